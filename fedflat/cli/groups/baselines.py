@@ -1,5 +1,6 @@
 """The commands `fedflat baselines ...`, which store and verify finished runs."""
 
+import secrets
 import time
 from pathlib import Path
 from typing import Annotated
@@ -107,18 +108,22 @@ def show(
 def verify(
     grid: Annotated[str, typer.Argument(help="The name of a grid.", metavar="GRID")],
     sample: Annotated[
-        int, typer.Option(help="How many stored runs are trained again, drawn at random.", min=1, metavar="N")
+        int, typer.Option(help="How many stored runs are drawn and trained again.", min=1, metavar="N")
     ] = 5,
-    seed: Annotated[int, typer.Option(help="The seed of the draw.", min=0, metavar="N")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="The seed of the draw. Default: a new one, which is printed.", min=0, metavar="N"),
+    ] = None,
     device: Device = "cpu",
     stored: StoredBaselines = None,
 ) -> None:
     """Train randomly drawn stored runs again, and compare.
 
-    A run is trained from its stored configuration, in a temporary folder. With the same code, versions of libraries,
-    processor and engine's choice, all stored numbers must have the same bits; else accuracies may differ by 3 points
-    and losses by a tenth, or both by three standard deviations over the seeds of the cell. Prints one line for each
-    run. The exit code is 1 if a run differs.
+    A run is trained from its stored configuration, in a temporary folder; so are all seeds that were trained together
+    with it. With the same code, versions of libraries, processor and engine's choice, all stored numbers must have the
+    same bits; else accuracies may differ by 3 points and losses by a tenth, or both by five standard deviations over
+    the seeds of the cell, and their means over seeds by 1 point and a twentieth, or by what a paired t-test allows.
+    Prints one line for each run and mean. The exit code is 1 if one differs.
 
     \b
     Example:
@@ -127,26 +132,42 @@ def verify(
     started = time.perf_counter()
     keep_freed_memory()
     from analysis.comparison.baselines import load
-    from analysis.provenance.stored_runs import DEVIATIONS, TOLERANCE, as_table, drawn, has_changed
+    from analysis.provenance.stored_runs import (
+        DEVIATIONS,
+        LEVEL,
+        TOLERANCE,
+        TOLERANCE_OF_MEAN,
+        as_table,
+        drawn,
+        has_changed,
+    )
     from analysis.provenance.stored_runs import verify as train_again
     from bench.host.torch_device import prepare_device
 
     baselines = load(grid, stored)
+    seed = secrets.randbelow(2**32) if seed is None else seed
     chosen = drawn(baselines, sample, seed)
+    typer.echo(f"drawn with --seed {seed}")
     torch_device = prepare_device(device, available_cores(), typer.echo)
     verdicts = []
     for number, run in enumerate(chosen, start=1):
         typer.echo(f"run {number} of {len(chosen)}", err=True)
-        verdicts.append(train_again(baselines, run, torch_device, silent))
+        verdicts.extend(train_again(baselines, run, torch_device, silent))
     for line in as_table(verdicts):
         typer.echo(line)
     for line in dict.fromkeys(filter(None, map(has_changed, chosen))):
         typer.echo(f"note: {line}")
     typer.echo(
         f"tolerance where bits may differ: {TOLERANCE['accuracy']:g} points, {TOLERANCE['loss']:.0%} of a loss, or "
-        f"{DEVIATIONS:g} standard deviations over the seeds of the cell"
+        f"{DEVIATIONS:g} standard deviations over the seeds of the cell; of means over seeds "
+        f"{TOLERANCE_OF_MEAN['accuracy']:g} point, {TOLERANCE_OF_MEAN['loss']:.0%} of a loss, or a paired t-test at "
+        f"level {LEVEL:g}"
     )
-    differing = sum(verdict.differs for verdict in verdicts)
-    typer.echo(f"{differing} of {len(verdicts)} runs differ; {resources_used(started)}")
-    if differing:
+    counted = [
+        f"{sum(one.differs for one in found)} of {len(found)} {what} differ"
+        for of_mean, what in ((False, "runs"), (True, "means over seeds"))
+        if (found := [one for one in verdicts if one.of_mean == of_mean]) or not of_mean
+    ]
+    typer.echo(f"{', '.join(counted)}; {resources_used(started)}")
+    if any(one.differs for one in verdicts):
         raise typer.Exit(1)

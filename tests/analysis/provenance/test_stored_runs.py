@@ -11,12 +11,16 @@ from analysis.comparison.adding import add
 from analysis.comparison.baselines import Baselines, load, save
 from analysis.comparison.run_table import RATED
 from analysis.provenance.stored_runs import (
+    DEVIATIONS,
+    LEVEL,
     TOLERANCE,
+    TOLERANCE_OF_MEAN,
     Verdict,
     as_table,
     configuration,
     drawn,
     has_changed,
+    limit_of_mean,
     limits,
     verify,
 )
@@ -24,6 +28,8 @@ from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.host.progress import silent
 from bench.input.errors import UserError
+from bench.methods.base import along
+from bench.methods.perturbations.sam import SAM
 from tests.analysis.conftest import train_all
 from tests.commands import fedflat, refused
 
@@ -69,7 +75,12 @@ def rows_of(baselines: Baselines, **values: object) -> dict[str, dict[str, objec
 
 
 def again(row: dict[str, object]) -> Verdict:
-    return verify(load("tiny"), row, CPU, silent)
+    return of_seed(verify(load("tiny"), row, CPU, silent), row)
+
+
+def of_seed(verdicts: list[Verdict], row: dict[str, object]) -> Verdict:
+    [found] = [one for one in verdicts if f"/seed-{row['seed']} " in one.run]
+    return found
 
 
 def test_a_run_is_trained_again_with_the_same_bits(stored: Path) -> None:
@@ -87,10 +98,12 @@ def test_seeds_that_were_trained_together_are_trained_together_again(stored: Pat
     add([RequestedExperiment("shared.yaml", Path("results"))], "shared")
     baselines = load("shared")
     assert baselines.runs["engine"].str.contains('"together":true').all()
-    for row in baselines.runs.to_dict("records"):
-        assert verify(baselines, row, CPU, silent).words == "same bits"
     row = rows_of(baselines)["fedsam"]
-    words = verify(baselines, {**row, "test_loss": row["test_loss"] + 1e-12}, CPU, silent).words
+    verdicts = verify(baselines, row, CPU, silent)
+    assert [one.words for one in verdicts] == ["same bits"] * 3
+    assert [one.run[-17:-10] for one in verdicts] == ["/seed-0", "/seed-1", "/seed-2"]
+    assert len(drawn(baselines, 3, 0)) == 1
+    words = of_seed(verify(baselines, {**row, "test_loss": row["test_loss"] + 1e-12}, CPU, silent), row).words
     assert words.endswith("though the bits must be the same if one command trained all seeds of the cell")
 
 
@@ -131,7 +144,59 @@ def test_the_tolerance_is_wider_where_seeds_differ_more(stored: Path) -> None:
     assert limits(Baselines(alike, found.curves), row) == pytest.approx(fixed)
     cell = (found.runs["method"] == "fedsam") & (found.runs["partition"] == row["partition"])
     apart = alike.assign(test_accuracy=alike["test_accuracy"].where(~cell, [20.0 * s for s in found.runs["seed"]]))
-    assert limits(Baselines(apart, found.curves), row) == pytest.approx({**fixed, "test_accuracy": 60})
+    assert limits(Baselines(apart, found.curves), row) == pytest.approx({**fixed, "test_accuracy": 20 * DEVIATIONS})
+
+
+TEN = (
+    SHARED.replace("shared", "ten")
+    .replace("rounds: 12, local_steps: 10", "rounds: 10, local_steps: 5")
+    .replace("lr: 0.1", "lr: 0.2")
+    .replace("alpha: 0.1, clients: 50", "alpha: 0.6, clients: 10")
+    .replace("active: 5", "active: 3")
+    .replace("[0, 1, 2]", "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")
+)
+
+
+def test_a_broken_method_is_found_by_the_mean_over_its_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seeds with SAM steps eight times as long: no single difference is above five deviations of the seeds."""
+    monkeypatch.chdir(tmp_path)
+    Path("ten.yaml").write_text(TEN, encoding="utf-8")
+    train_all(Path("ten.yaml"), Path("results"))
+    add([RequestedExperiment("ten.yaml", Path("results"))], "ten")
+    found = load("ten")
+    older = Baselines(found.runs.assign(code="0.1.0+0123456789abcdef"), found.curves)
+    row = rows_of(older)["fedsam"]
+    assert [one.words for one in verify(older, row, CPU, silent)] == ["same bits (other code)"] * 10
+    loop = older.runs["engine"].str.replace('"backend":"cohort"', '"backend":"loop"')
+    rounding = Baselines(older.runs.assign(engine=loop), older.curves)
+    *runs, mean = verify(rounding, rows_of(rounding)["fedsam"], CPU, silent)
+    assert (mean.differs, mean.of_mean, mean.words[:21]) == (False, True, "within the tolerance,")
+
+    monkeypatch.setattr(SAM, "delta", lambda self, w, gradient, client: along(gradient(w), 8 * self.rho))
+    *runs, mean = verify(older, row, CPU, silent)
+    assert len(runs) == 10
+    assert not any(one.differs or one.of_mean for one in runs)
+    assert mean.differs
+    assert mean.run.endswith("/fedsam/mean of 10 seeds (untuned)")
+    assert mean.words.startswith("DIFFERS: mean test_accuracy by -")
+    assert mean.again - mean.stored < -7
+
+
+def test_the_mean_of_chaotic_runs_is_rarely_called_different() -> None:
+    """Where stored and new runs are as independent as seeds, at most LEVEL of cells are wrong, for both numbers."""
+    rng = np.random.default_rng(0)
+    cells = rng.normal(60, 8, (4000, 2, 10, 2))
+    wrong = [
+        any(
+            abs((both[:, 1] - both[:, 0]).mean()) > limit_of_mean(name, both)
+            for name, both in zip(("test_accuracy", "test_loss"), cell, strict=True)
+        )
+        for cell in cells
+    ]
+    assert np.mean(wrong) == pytest.approx(LEVEL, abs=4 * (LEVEL / 4000) ** 0.5)
+    alike = np.tile([[60.0, 60.0]], (10, 1))
+    assert limit_of_mean("test_accuracy", alike) == TOLERANCE_OF_MEAN["accuracy"]
+    assert limit_of_mean("test_loss", alike) == pytest.approx(60 * TOLERANCE_OF_MEAN["loss"])
 
 
 def test_a_tolerance_excuses_no_run_that_has_no_value(stored: Path) -> None:
@@ -187,7 +252,12 @@ def test_the_command_prints_a_table_and_says_by_its_code_whether_runs_differ(sto
     done = fedflat("baselines", "verify", "tiny", "--sample", 2)
     assert done.returncode == 0, done
     assert done.stdout.count("same bits") == 2
-    assert "0 of 2 runs differ" in done.stdout
+    assert "0 of 2 runs differ; " in done.stdout
+    printed = int(done.stdout.partition("drawn with --seed ")[2].split()[0])
+    named = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("digits/")]
+    assert named == [
+        f"digits/{r['partition']}/4-of-20/{r['method']}/seed-{r['seed']}" for r in drawn(load("tiny"), 2, printed)
+    ]
     old = load("tiny")
     wrong = Baselines(old.runs.assign(test_accuracy=old.runs["test_accuracy"] + 1), old.curves)
     save(Path("results/baselines/tiny"), wrong)
@@ -196,6 +266,7 @@ def test_the_command_prints_a_table_and_says_by_its_code_whether_runs_differ(sto
     done = fedflat("baselines", "verify", "tiny", "--sample", 2, "--seed", seed)
     assert done.returncode == 1
     assert "1 of 2 runs differ" in done.stdout
+    assert f"drawn with --seed {seed}" in done.stdout
     assert done.stdout.count("same bits\n") == 1
     assert "unknown grid" in refused("baselines", "verify", "tny")
     assert "sample" in refused("baselines", "verify", "tiny", "--sample", 0)
