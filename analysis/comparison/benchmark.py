@@ -23,9 +23,10 @@ from analysis.comparison.tuning.compositions.figure import draw
 from analysis.comparison.tuning.compositions.tables import tables as composition_tables
 from analysis.comparison.tuning.compositions.words import answer
 from analysis.comparison.tuning.figures import of_budget, of_gain
-from analysis.comparison.tuning.report import budget_words, gain_words
+from analysis.comparison.tuning.report import budget_words, gain_words, stopping_words
 from analysis.comparison.tuning.source import TuningSource
 from analysis.comparison.tuning.tables import of_budget as tables_of_budget
+from analysis.comparison.tuning.tables import of_early_stopping
 from analysis.comparison.tuning.tables import of_gain as tables_of_gain
 from analysis.figures.base import TEXT_WIDTH
 from analysis.report.pictures import save_picture
@@ -71,9 +72,15 @@ def tuning(grid: str) -> Part:
 
 def trials(grid: str) -> Part:
     """How the ranking depends on the number of trials."""
-    budget = _tuning_source(grid).budget()
+    source = _tuning_source(grid)
+    budget, stopping = source.budget(), source.early_stopping()
     names = ["budget_ranks", "budget_stability"]
-    return Part(list(budget_words(budget)), *_named(names, of_budget(budget, TEXT_WIDTH), tables_of_budget(budget)))
+    figures, tables = _named(names, of_budget(budget, TEXT_WIDTH), tables_of_budget(budget))
+    sentences = list(budget_words(budget))
+    if stopping is not None:
+        sentences += stopping_words(stopping)
+        tables.append(of_early_stopping(stopping))
+    return Part(sentences, figures, tables)
 
 
 def study(grid: str) -> Part:

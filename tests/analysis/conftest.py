@@ -194,8 +194,10 @@ methods:
   fedsam: {hyperparameters: {rho: 0.05}}
   wild: {name: fedavg, training: {lr: 1.0e+38, weight_decay: 1.0e+4}}
 """
-"""One round of one local step per client; `wild` diverges in all its runs. Measured times do not decide whether seeds are
-trained together."""
+"""One round of one local step per client; `wild` diverges in all its runs.
+
+Whether seeds are trained together does not depend on measured times.
+"""
 
 
 def train_all(source: Path, results: Path) -> None:

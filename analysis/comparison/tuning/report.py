@@ -1,8 +1,9 @@
 """The report on tuning: its parts, as far as there are data, and the answer in words."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from analysis.comparison.pages.table import number
 from analysis.comparison.pages.write import write_pages
@@ -10,11 +11,14 @@ from analysis.comparison.report.words import counts
 from analysis.comparison.statistics.scores import LEAST_SEEDS
 from analysis.comparison.tuning import figures, tables
 from analysis.comparison.tuning.budget import Budget
+from analysis.comparison.tuning.early_stopping import EarlyStopping
 from analysis.comparison.tuning.gain import Gain
 from analysis.comparison.tuning.source import TuningSource
 from analysis.comparison.tuning.tables import REPORT, trials_heading
 from analysis.figures.base import TEXT_WIDTH
 from bench.input.errors import UserError
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -24,24 +28,22 @@ class TuningReport:
     name: str
     gain: Gain | None
     budget: Budget | None
+    stopping: EarlyStopping | None
     missing: tuple[str, ...]
 
     @classmethod
     def of(cls, source: TuningSource) -> "TuningReport":
         """The report on what a source has; a `UserError` if it has neither runs nor trials."""
-        missing, gain, budget = list[UserError](), None, None
-        try:
-            gain = source.gain()
-        except UserError as error:
-            missing.append(error)
-        try:
-            budget = source.budget()
-        except UserError as error:
-            missing.append(error)
+        missing = dict[str, UserError]()
+        gain = _unless_missing("Gain of tuning", source.gain, missing)
+        budget = _unless_missing("Number of trials", source.budget, missing)
         if gain is None and budget is None:
-            raise missing[0]
-        part = "Gain of tuning" if gain is None else "Number of trials"
-        return cls(source.name, gain, budget, tuple(f"{part}: not shown, because {error}." for error in missing))
+            raise next(iter(missing.values()))
+        stopping = None
+        if gain is not None and budget is not None:
+            stopping = _unless_missing("Early stopping", source.early_stopping, missing)
+        reasons = tuple(f"{part}: not shown, because {error}." for part, error in missing.items())
+        return cls(source.name, gain, budget, stopping, reasons)
 
     def words(self) -> Iterator[str]:
         """The answer in sentences, and which part is missing."""
@@ -49,6 +51,8 @@ class TuningReport:
             yield from gain_words(self.gain)
         if self.budget is not None:
             yield from budget_words(self.budget)
+        if self.stopping is not None:
+            yield from stopping_words(self.stopping)
         yield from self.missing
 
     def write(self, folder: Path, width: float = TEXT_WIDTH) -> Path:
@@ -60,8 +64,19 @@ class TuningReport:
         if self.budget is not None:
             drawn += list(figures.of_budget(self.budget, width))
             shown += list(tables.of_budget(self.budget))
+        if self.stopping is not None:
+            shown.append(tables.of_early_stopping(self.stopping))
         head = ["# What tuning changes", "", f"Data: {self.name}.", *(f"\n{line}" for line in self.words())]
         return write_pages(folder, REPORT, head, drawn, shown, width)
+
+
+def _unless_missing(part: str, make: Callable[[], _Part], missing: dict[str, UserError]) -> _Part | None:
+    """A part of the report; None if its data are missing, and the reason among those of the missing parts."""
+    try:
+        return make()
+    except UserError as error:
+        missing[part] = error
+        return None
 
 
 def gain_words(gain: Gain) -> Iterator[str]:
@@ -105,3 +120,18 @@ def budget_words(budget: Budget) -> Iterator[str]:
         f"Validation ranking after fewer trials compared with that after {last}, by Kendall's τ and the share of "
         f"orders of the trials in which another method wins: {'; '.join(parts)}."
     )
+
+
+def stopping_words(stopping: EarlyStopping) -> Iterator[str]:
+    """What the search of the tuned values has lost because it stopped trials early."""
+    lost = stopping.table["lost"]
+    words = (
+        f"Early stopping chose the best of {stopping.trials} trials in {int((lost == 0).sum())} of {len(lost)} cells"
+    )
+    if (lost > 0).any():
+        worst = stopping.table.iloc[0]
+        words += (
+            f"; in the others, it lost {number(lost[lost > 0].mean(), '.1f')} points of validation accuracy on "
+            f"average, at most {number(worst['lost'], '.1f')} ({worst['title']})"
+        )
+    yield f"{words}."

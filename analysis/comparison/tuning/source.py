@@ -11,6 +11,7 @@ from analysis.comparison.comparable import check_comparable
 from analysis.comparison.run_table import TUNED, run_table
 from analysis.comparison.study.source import Source
 from analysis.comparison.tuning.budget import Budget
+from analysis.comparison.tuning.early_stopping import EarlyStopping
 from analysis.comparison.tuning.gain import Gain
 from analysis.comparison.tuning.trials import collect, file_of, load_trials
 from analysis.report.requested import RequestedExperiment
@@ -65,13 +66,23 @@ class TuningSource(Source):
 
     def budget(self) -> Budget:
         """The dependence on the number of trials; a `UserError` if there are no trials without early stopping."""
+        return Budget.of(self._trials)
+
+    def early_stopping(self) -> EarlyStopping | None:
+        """What early stopping costs; None where it cannot be known, as in runs and trials of one search."""
+        if self.from_runs or not self._has_trials:
+            return None
+        return EarlyStopping.of(super().runs(), self._trials)
+
+    @cached_property
+    def _trials(self) -> pd.DataFrame:
         trials = collect(self.requested) if self.from_runs else load_trials(self.grid, self.baselines)
         if trials is None:
             raise UserError(
                 f"no trials without early stopping in {self.name}; store them with: fedflat baselines add-trials "
                 f"EXPERIMENT --grid {self.grid}"
             )
-        return Budget.of(trials)
+        return trials
 
     @property
     def _has_trials(self) -> bool:

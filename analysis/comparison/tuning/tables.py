@@ -7,9 +7,11 @@ from analysis.comparison.comparable import Row
 from analysis.comparison.pages.table import ReportTable, number, with_lost
 from analysis.comparison.run_table import rule_of
 from analysis.comparison.tuning.budget import ORDERS, Budget
+from analysis.comparison.tuning.early_stopping import EarlyStopping
 from analysis.comparison.tuning.gain import ALL, Gain
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
+from bench.experiments.address import IDS, Setting
 
 REPORT = "tuning"
 """The name of the page, and the beginning of labels in LaTeX."""
@@ -37,6 +39,39 @@ def of_budget(budget: Budget) -> Iterator[ReportTable]:
     yield _score_table(budget)
     yield _rank_table(budget)
     yield _stability_table(budget)
+
+
+def of_early_stopping(stopping: EarlyStopping) -> ReportTable:
+    """The trial that early stopping chose in each cell, and the best one."""
+    cells = stopping.table.to_dict("records")
+    settings = list(dict.fromkeys(setting_title(_setting_of(row)) for row in cells))
+    rows = [
+        (
+            f"{row['title']}, {setting_title(_setting_of(row))}" if len(settings) > 1 else row["title"],
+            number(row["best"], ".1f"),
+            number(row["score"], ".1f"),
+            number(row["lost"], ".1f"),
+            f"{row['rank']} of {stopping.trials}",
+        )
+        for row in cells
+    ]
+    left_out = f"Cells left out, because no trial has the values of their tuned runs: {stopping.skipped}."
+    caption = Caption.of(
+        "What early stopping costs",
+        "Validation accuracy (%) after all rounds of the best trial, and of the trial that the search of the tuned "
+        f"values chose, which stopped trials early; {', '.join(settings)}.",
+        [
+            "Both searches have the same trials: values, seed, rounds and held-out images.",
+            "Rank: that of the chosen trial among all trials.",
+            *[left_out] * (stopping.skipped > 0),
+        ],
+    )
+    header = ("method", "best (%)", "chosen (%)", "lost (points)", "rank")
+    return ReportTable("early_stopping", caption, header, tuple(rows), stopping.table, report=REPORT)
+
+
+def _setting_of(row: Row) -> Setting:
+    return Setting(*(str(row[name]) for name in IDS[:3]))
 
 
 def gain_notes(gain: Gain) -> list[str]:

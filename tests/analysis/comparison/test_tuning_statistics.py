@@ -8,7 +8,9 @@ import pytest
 
 from analysis.comparison.tuning import tables
 from analysis.comparison.tuning.budget import Budget
+from analysis.comparison.tuning.early_stopping import EarlyStopping
 from analysis.comparison.tuning.gain import Gain
+from analysis.comparison.tuning.report import stopping_words
 from analysis.measures.paired import interval
 from bench.experiments.address import Setting
 from bench.input.errors import UserError
@@ -184,3 +186,58 @@ def test_the_winner_is_the_same_if_it_is_among_equal_ones() -> None:
     assert list(budget.stability["tau"]) == [0, 1]
     assert list(budget.curves["wins"]) == [1, 1, 1, 0]
     assert list(itertools.chain(budget.curves.query("trials == 1")["rank"])) == [1.5, 1.5]
+
+
+STOPPED = '{"judged": "validation accuracy", "rungs": [0.5], "seed": 1000, "validation": 0.2, "ranges": {}, "set": {}}'
+
+
+def tuned_and_trials(**budget: object) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tuned runs of three methods in two settings, and their three trials of one. `much` has the values of its
+    second best trial, `none` those of the best one, and `little` those of no trial."""
+    tuned = both(seeds=2).query("variant == 'tuned'")
+    tuned = tuned.assign(**{"trials": 3, "rounds": 10, "tuning": STOPPED, **budget})
+    cycle = {"much": 5, "none": 10, "little": 30}
+    tuned["training"] = '{"lr": 0.1, "clip": 10.0}'
+    tuned["hyperparameters"] = [f'{{"swa": {{"cycle": {cycle[method]}}}}}' for method in tuned["method"]]
+    partition, participation = SETTINGS[0]
+    shared = {"dataset": "digits", "partition": partition, "participation": participation}
+    rows = [
+        {**shared, "method": method, "title": method.upper(), "trial": number, "score": score,
+         "values": f'{{"training.lr": 0.1, "hyperparameters.swa.cycle": {cycle}}}',
+         "seed": 1000, "validation": 0.2, "scored": "validation accuracy", "rounds": 10}
+        for method in GAINS
+        for number, (score, cycle) in enumerate([(50.0, 5), (60.0, 10), (np.nan, 10)])
+    ]  # fmt: skip
+    return tuned, pd.DataFrame(rows)
+
+
+def test_early_stopping_costs_what_the_chosen_trial_lacks() -> None:
+    found = EarlyStopping.of(*tuned_and_trials())
+    rows = found.table.set_index("method")
+    assert list(rows.index) == ["much", "none"], "the one that lost most first"
+    assert rows[["chosen", "rank", "score", "best", "lost"]].to_numpy().tolist() == [
+        [0, 2, 50, 60, 10],
+        [1, 1, 60, 60, 0],
+    ]
+    assert found.skipped == 1
+    assert list(stopping_words(found)) == [
+        "Early stopping chose the best of 3 trials in 1 of 2 cells; in the others, it lost 10.0 points of validation "
+        "accuracy on average, at most 10.0 (MUCH)."
+    ]
+    table = tables.of_early_stopping(found)
+    assert table.rows == (("MUCH", "60.0", "50.0", "10.0", "2 of 3"), ("NONE", "60.0", "60.0", "0.0", "1 of 3"))
+    assert "no trial has the values of their tuned runs: 1." in table.markdown()
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"trials": 16},
+        {"rounds": 20},
+        {"tuning": STOPPED.replace("[0.5]", "[]")},
+        {"tuning": STOPPED.replace("1000", "1")},
+    ],
+)
+def test_early_stopping_is_not_judged_by_trials_of_another_budget(budget: dict[str, object]) -> None:
+    with pytest.raises(UserError, match="no tuned runs are of a search with early stopping"):
+        EarlyStopping.of(*tuned_and_trials(**budget))
