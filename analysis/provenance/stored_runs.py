@@ -28,7 +28,7 @@ import pandas as pd
 import torch
 from scipy.stats import t as student_t
 
-from analysis.comparison.baselines import Baselines
+from analysis.comparison.baselines import Baselines, stored_experiment
 from analysis.comparison.run_table import RATED, ROUNDS_TO, FinishedRun, about, measured, rule_of
 from bench.engine.settings import EngineSettings
 from bench.experiments.address import IDS, CellAddress
@@ -208,14 +208,18 @@ def configuration(stored: Row) -> RunConfig:
     return config
 
 
-def has_changed(stored: Row) -> str | None:
-    """How the experiment of a stored run has changed since, in words; None if it has not."""
+def has_changed(stored: Row, folder: Path) -> str | None:
+    """How the experiment of a stored run has changed since, in words; None if it has not.
+
+    `folder`: that of the stored runs, which has the files of experiments with tuned values.
+    """
     name = str(stored["experiment"])
-    if name not in experiment_names():
-        return f"experiment {name} is not in paper_tables"
+    file = stored_experiment(folder, name)
+    if name not in experiment_names() and not file.is_file():
+        return f"experiment {name} is neither in paper_tables nor in '{folder}'"
     path = "/".join(str(stored[column]) for column in IDS)
     try:
-        runs = own_experiment(name).cell(path).runs
+        runs = own_experiment(name if name in experiment_names() else str(file)).cell(path).runs
     except UserError:
         return f"experiment {name} has no cell {path} any more"
     identities = {run.seed: run.identity for run in runs}

@@ -131,7 +131,7 @@ def verify(
     """
     started = time.perf_counter()
     keep_freed_memory()
-    from analysis.comparison.baselines import load
+    from analysis.comparison.baselines import folder_of, load
     from analysis.provenance.stored_runs import (
         DEVIATIONS,
         LEVEL,
@@ -155,7 +155,8 @@ def verify(
         verdicts.extend(train_again(baselines, run, torch_device, silent))
     for line in as_table(verdicts):
         typer.echo(line)
-    for line in dict.fromkeys(filter(None, map(has_changed, chosen))):
+    changes = (has_changed(run, stored or folder_of(grid)) for run in chosen)
+    for line in dict.fromkeys(filter(None, changes)):
         typer.echo(f"note: {line}")
     typer.echo(
         f"tolerance where bits may differ: {TOLERANCE['accuracy']:g} points, {TOLERANCE['loss']:.0%} of a loss, or "

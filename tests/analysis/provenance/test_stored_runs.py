@@ -230,14 +230,18 @@ def test_configurations_that_cannot_be_trained_are_named(stored: Path) -> None:
 
 
 def test_a_changed_experiment_is_named(stored: Path) -> None:
+    folder = Path("results/baselines/tiny")
     row = {**rows()["fedsam"], "experiment": "quick"}
-    assert has_changed(row) == "experiment quick has other values for digits/dirichlet-0.1/4-of-20/fedsam now"
-    assert (
-        has_changed({**row, "method": "mine"})
-        == "experiment quick has no cell digits/dirichlet-0.1/4-of-20/mine any more"
-    )
+    of_quick = "experiment quick has other values for digits/dirichlet-0.1/4-of-20/fedsam now"
+    assert has_changed(row, folder) == of_quick
+    gone = "experiment quick has no cell digits/dirichlet-0.1/4-of-20/mine any more"
+    assert has_changed({**row, "method": "mine"}, folder) == gone
     run = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
-    assert has_changed({**row, "identity": run.identity}) is None
+    assert has_changed({**row, "identity": run.identity}, folder) is None
+    row = rows()["fedsam"]
+    assert has_changed(row, folder) == "experiment little is neither in paper_tables nor in 'results/baselines/tiny'"
+    shutil.copy("little.yaml", folder / "little.yaml")
+    assert has_changed(row, folder) is None
 
 
 def test_runs_are_drawn_once_each_and_by_the_seed(stored: Path) -> None:
