@@ -18,6 +18,7 @@ from analysis.comparison.study.measures import RESULTS
 from analysis.comparison.study.study import Study
 from analysis.comparison.study.tables import tables as study_tables
 from analysis.comparison.study.words import words
+from analysis.comparison.tuning.compositions import searches
 from analysis.comparison.tuning.compositions.evaluation import Evaluation
 from analysis.comparison.tuning.compositions.figure import draw
 from analysis.comparison.tuning.compositions.tables import tables as composition_tables
@@ -40,6 +41,13 @@ PIXELS = 880
 FITTED = 90.0
 """Mean training accuracy in percent from which a method counts as fitted, as in `fedflat study`."""
 
+_SEARCHES = {
+    searches.TUNED_PUBLISHED: "tuned values",
+    searches.SCREENED: "screening of compositions",
+    searches.TUNED_BEST: "best compositions",
+}
+"""What the stored searches have searched."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -61,7 +69,13 @@ class Part:
 
 def stored(grid: str) -> Part:
     """What is stored, and where it was computed."""
-    return Part([f"{name}: {value}" for name, value in facts(grid)], (), ())
+    sentences = [f"{name}: {value}" for name, value in facts(grid)]
+    sentences += [
+        f"hours of search, {what}: {searches.load(grid, name).rows['seconds'].sum() / 3600:.1f}"
+        for name, what in _SEARCHES.items()
+        if searches.is_stored(grid, name)
+    ]
+    return Part(sentences, (), ())
 
 
 def tuning(grid: str) -> Part:
