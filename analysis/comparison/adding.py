@@ -86,7 +86,7 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
 
     An analysis is required for all cells if the analyses.yaml of the experiment, or of one that it extends, names it,
     or if it is computed for some cells. Without `analyses`, the columns of analyses are empty. Of an experiment with
-    tuned values, methods that were not searched are left out: their values are those of the experiment that it extends.
+    tuned values, cells that were not searched are left out: their values are those of the experiment that it extends.
     """
     experiment = requested.experiment
     runs = finished_runs(requested)
@@ -105,9 +105,12 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
     found = Baselines(table, curve_table(requested, runs))
     if experiment.tuned is None:
         return found
-    if not experiment.tuned.ranges:
-        raise UserError(f"experiment {experiment.name} has no method that was tuned: tuned.ranges is empty")
-    return found.of_variant(TUNED)
+    if (tuned := found.of_variant(TUNED)).runs.empty:
+        raise UserError(
+            f"experiment {experiment.name} has no cell that was tuned (allowed: at least one, with the values that "
+            "fedflat tune writes to where)"
+        )
+    return tuned
 
 
 def _check_analyses(requested: RequestedExperiment) -> None:

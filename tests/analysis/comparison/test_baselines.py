@@ -28,6 +28,7 @@ CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 METHODS = ("fedavg", "fedsam", "wild")
 TINY = Path("results/baselines/tiny")
 LR = {"low": 0.01, "high": 0.5, "log": True}
+FOUND = {f"{partition}/4-of-20": {"training": {"lr": 0.2}} for partition in ("dirichlet-0.1", "iid")}
 TUNED = {"experiment": "little", "trials": 7, "seed": 1000, "validation": 0.2, "score": "best", "rungs": [0.5]}
 
 
@@ -47,7 +48,7 @@ def contents(folder: Path = TINY) -> dict[str, bytes]:
 def variant(folder: Path, name: str, change: tuple[str, str], method: str = "fedavg", **budget: object) -> str:
     """A file with other, tuned values of FedAvg in little.yaml, under this label, and its runs."""
     text = LITTLE.replace("name: little", f"name: {name}").replace(*change).partition("  fedsam:")[0]
-    text = text.replace("fedavg: {}", f"{method}: {{name: fedavg}}")
+    text = text.replace("fedavg: {}", f"{method}: {json.dumps({'name': 'fedavg', 'where': FOUND})}")
     tuned = {**TUNED, "ranges": {method: {"lr": LR}}, **budget}
     (folder / f"{name}.yaml").write_text(f"{text}tuned: {json.dumps(tuned)}\n", encoding="utf-8")
     train_all(folder / f"{name}.yaml", folder / "results")
@@ -149,7 +150,7 @@ name: kept
 extends: quick
 training: {{rounds: 1}}
 grid: {{partition: [{{name: iid, clients: 20}}], participation: [{{active: 4}}], seeds: [0, 1]}}
-methods: {{fedavg: {{training: {{lr: 0.2}}}}}}
+methods: {{fedavg: {{where: {{iid/4-of-20: {{training: {{lr: 0.2}}}}}}}}}}
 tuned: {json.dumps({**TUNED, "ranges": {"fedavg": {"lr": LR}}})}
 """
     (little / "kept.yaml").write_text(text, encoding="utf-8")
@@ -161,20 +162,28 @@ tuned: {json.dumps({**TUNED, "ranges": {"fedavg": {"lr": LR}}})}
     assert load_experiment(str(TINY / "kept.yaml")).cells() == load_experiment(str(little / "kept.yaml")).cells()
 
 
-def test_only_methods_that_were_searched_are_stored_as_tuned(little: Path) -> None:
-    text = LITTLE.replace("name: little", "name: partly")
-    for ranges, count in (({"fedsam": {}}, 6), ({}, 0)):
-        (little / "partly.yaml").write_text(
-            f"{text}tuned: {json.dumps({**TUNED, 'ranges': ranges})}\n", encoding="utf-8"
-        )
-        if not count:
-            with pytest.raises(UserError, match="partly has no method that was tuned"):
-                collect(requested(little, "partly.yaml"))
-            continue
+def test_only_cells_that_were_searched_are_stored_as_tuned(little: Path) -> None:
+    """Also those whose trials have all failed; but no other cells of a searched method, and no other methods."""
+    where = json.dumps({"iid/4-of-20": {"training": {"lr": 0.1}}})
+    text = LITTLE.replace("name: little", "name: partly").replace("rho: 0.05}", f"rho: 0.05}}, where: {where}")
+    failed = {"untuned": {"fedsam": {"dirichlet-0.1/4-of-20": "all trials failed: diverged"}}}
+    for section, partitions in (
+        ({"ranges": {"fedsam": {"lr": LR}}}, {"iid"}),
+        ({"ranges": {"fedsam": {"lr": LR}}, **failed}, {"iid", "dirichlet-0.1"}),
+        ({"ranges": {"fedsam": {"lr": LR, "rho": LR}}}, set()),
+        ({"ranges": {}}, set()),
+    ):
+        (little / "partly.yaml").write_text(f"{text}tuned: {json.dumps({**TUNED, **section})}\n", encoding="utf-8")
         train_all(little / "partly.yaml", little / "results")
+        if not partitions:
+            with pytest.raises(UserError, match=r"partly has no cell that was tuned \(allowed: at least one") as caught:
+                collect(requested(little, "partly.yaml"))
+            assert "\n" not in str(caught.value)
+            continue
         found = collect(requested(little, "partly.yaml"))
         assert set(zip(found.runs["method"], found.runs["variant"], strict=True)) == {("fedsam", "tuned")}
-        assert (len(found.runs), set(found.curves["method"])) == (count, {"fedsam"})
+        assert set(found.runs["partition"]) == partitions
+        assert (len(found.runs), set(found.curves["method"])) == (3 * len(partitions), {"fedsam"})
 
 
 def test_baselines_of_earlier_versions_have_no_budget_and_are_read(little: Path) -> None:
