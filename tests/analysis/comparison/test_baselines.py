@@ -143,6 +143,19 @@ def test_ranges_of_one_method_are_the_same_everywhere() -> None:
     check_budgets(pd.DataFrame([{**rows[0], "method": "two", "tuning": ""}, *rows[:1]]), "here")
 
 
+def test_runs_without_a_recorded_budget_hide_no_difference_of_others() -> None:
+    """Runs of earlier versions record the number of trials only, and may be the first ones of a grid or of a method."""
+    old = {"method": "old", "trials": 7, "tuning": ""}
+    one, other = ({**old, "method": name, "tuning": json.dumps({"rungs": r})} for name, r in (("b", [0.5]), ("c", [])))
+    for rows in ([old, one, other], [one, old, other], [one, other, old]):
+        with pytest.raises(UserError, match=r"in the runs of b and c \(rungs: 0.5 and none;"):
+            check_budgets(pd.DataFrame(rows), "here")
+    ranges = [{**old, "tuning": json.dumps({"ranges": {"rho": LR, **more}})} for more in ({}, {"beta": LR})]
+    with pytest.raises(UserError, match=r"in the runs of old \(range of beta: none and"):
+        check_budgets(pd.DataFrame([old, *ranges]), "here")
+    check_budgets(pd.DataFrame([old, one, {**other, "tuning": one["tuning"]}]), "here")
+
+
 def test_a_file_of_tuned_values_is_kept_next_to_its_runs(little: Path) -> None:
     """If it extends an experiment of the repository, so that it can be read there."""
     text = f"""
