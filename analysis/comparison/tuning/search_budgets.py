@@ -117,14 +117,15 @@ def notes(own: pd.DataFrame, rivals: pd.DataFrame, name: str) -> list[str]:
 def unequal(own: pd.DataFrame, rivals: pd.DataFrame) -> list[str]:
     """In what the budgets of a method and of its rivals differ, such as '8 trials, rivals 16 trials'.
 
-    A range differs if rivals search the value, and none of them in the method's range.
+    Of ranges, those of `COMMON_RATES` are compared: hyper-parameters of two methods may share a name only. A range
+    differs if rivals search the rate, and none of them in the method's range.
     """
     mine, theirs = budgets(own), budgets(rivals)
     found = [one for budget in mine for other in theirs for one in differing(budget, other)]
     lines = [f"{_count(one)}, rivals {_count(other)}" for field, one, other in found if field == "trials"]
     lines += [f"{field} {_text(one)}, rivals {_text(other)}" for field, one, other in found if field != "trials"]
     for budget in (one for one in mine if RANGES in one):
-        for name in sorted({*budget[RANGES], *COMMON_RATES}):
+        for name in sorted(COMMON_RATES):
             known = [_ranges(other)[name] for other in theirs if name in _ranges(other)]
             if known and (own_range := budget[RANGES].get(name, {})) not in known:
                 of_rivals = " or ".join(dict.fromkeys(map(_text, known)))
