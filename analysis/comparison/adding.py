@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.baselines import KEY, RUNS, Baselines, folder_of, load, save, stored_experiment
+from analysis.comparison.baselines import COMMON, CURVES, KEY, RUNS, Baselines, folder_of, load, save, stored_experiment
 from analysis.comparison.comparable import check_accuracies, check_comparable, check_versions, place_of
 from analysis.comparison.run_table import (
     ANALYSED,
@@ -21,7 +22,7 @@ from analysis.comparison.tuning.search_budgets import check_budgets
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, CellAddress
 from bench.experiments.files import experiment_files, experiment_names, read_yaml
-from bench.experiments.results import TRIALS
+from bench.experiments.resolving import experiment_data
 from bench.files.atomic import write_text
 from bench.files.locks import folder_lock
 from bench.input.errors import UserError, first_few
@@ -44,7 +45,8 @@ def add(
 
     A `UserError`, and nothing is written, if runs or analyses are missing (see `collect`), if a run is stored already,
     if runs cannot be compared with stored ones of the same setting, or if tuned runs had different budgets. With
-    `replace`, stored rows of these experiments and of the same runs are replaced. Files of tuned values are copied.
+    `replace`, stored rows of these experiments and of the same runs are replaced, and files of tuned values without
+    runs are removed. Files of tuned values that need no other files are copied.
     """
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
@@ -54,10 +56,10 @@ def add(
     with no_empty_folders([place / RUNS]), folder_lock(place) as is_free:
         if not is_free:
             raise UserError(f"another process is writing '{place}'")
-        others = [file for file in place.iterdir() if file.name != TRIALS] if place.exists() else []
-        stored = [load(grid, folder)] if others else []
+        stored = [load(grid, folder)] if any((place / name).exists() for name in (RUNS, COMMON, CURVES)) else []
+        before = {name for one in stored for name in one.runs["experiment"]}
+        names = {requested.experiment.name for requested in requests}
         if replace:
-            names = {requested.experiment.name for requested in requests}
             stored = [_without(one, names, added) for one in stored]
         together = Baselines(
             pd.concat([one.runs for one in (*stored, *added)], ignore_index=True),
@@ -68,17 +70,40 @@ def add(
         _check_distinct(together.runs, place)
         _check_seeds(together.runs, place)
         check_budgets(together.of_variant(TUNED).runs, f"'{place}'")
-        save(place, together)
-        for requested in requests:
-            _keep_tuned_file(requested, place)
+        kept = {requested.experiment.name for requested in requests if _keep_tuned_file(requested, place)}
+        save(place, together)  # after the files: a kill leaves no runs without theirs
+        if replace:
+            left = set(together.runs["experiment"]) - names
+            for name in (before | names) - (kept | left):
+                stored_experiment(place, name).unlink(missing_ok=True)
     return place
 
 
-def _keep_tuned_file(requested: RequestedExperiment, place: Path) -> None:
-    """Copy the file of tuned values next to the runs, if it is complete without other files of its user."""
+def _keep_tuned_file(requested: RequestedExperiment, place: Path) -> bool:
+    """Copy the file of tuned values next to the runs, if it can be read there; whether it is copied."""
     file = Path(requested.name_or_file)
-    if requested.experiment.tuned is not None and read_yaml(file).get("extends") in experiment_names():
-        write_text(stored_experiment(place, requested.experiment.name), file.read_text(encoding="utf-8"))
+    if requested.experiment.tuned is None or not _is_complete(file):
+        return False
+    write_text(stored_experiment(place, requested.experiment.name), file.read_text(encoding="utf-8"))
+    return True
+
+
+def _is_complete(file: Path) -> bool:
+    """Whether an experiment's file extends a named experiment, and names no further file, folder or module."""
+    extended = read_yaml(file).get("extends")
+    if extended not in experiment_names():
+        return False
+    return _named_places(experiment_data(str(file))) <= _named_places(experiment_data(extended))
+
+
+def _named_places(data: Any) -> set[str]:
+    """The files, folders and modules that an experiment's sections name."""
+    if isinstance(data, list):
+        return set().union(*map(_named_places, data))
+    if not isinstance(data, dict):
+        return set()
+    own = {value for key, value in data.items() if key in ("file", "root", "module") and isinstance(value, str)}
+    return own.union(*map(_named_places, data.values()))
 
 
 def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselines:
@@ -86,7 +111,7 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
 
     An analysis is required for all cells if the analyses.yaml of the experiment, or of one that it extends, names it,
     or if it is computed for some cells. Without `analyses`, the columns of analyses are empty. Of an experiment with
-    tuned values, methods that were not searched are left out: their values are those of the experiment that it extends.
+    tuned values, cells that were not searched are left out: their values are those of the experiment that it extends.
     """
     experiment = requested.experiment
     runs = finished_runs(requested)
@@ -105,9 +130,12 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
     found = Baselines(table, curve_table(requested, runs))
     if experiment.tuned is None:
         return found
-    if not experiment.tuned.ranges:
-        raise UserError(f"experiment {experiment.name} has no method that was tuned: tuned.ranges is empty")
-    return found.of_variant(TUNED)
+    if (tuned := found.of_variant(TUNED)).runs.empty:
+        raise UserError(
+            f"experiment {experiment.name} has no cell that was tuned (allowed: at least one, with the values that "
+            "fedflat tune writes to where)"
+        )
+    return tuned
 
 
 def _check_analyses(requested: RequestedExperiment) -> None:

@@ -15,6 +15,7 @@ import pandas as pd
 from analysis.analyses.training.convergence import Convergence
 from analysis.comparison.tuning.search_budgets import recorded
 from analysis.layouts.protocol import final_at_scale
+from analysis.layouts.searched import is_searched
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better, FinalValue, final_values, first_reaching
 from analysis.measures.cost import images_of_steps, spending
@@ -191,7 +192,7 @@ def run_table(
         {
             **run.ids,
             "title": titles[run.address.method],
-            **_tuning(experiment, run.address.method),
+            **_tuning(experiment, run.address),
             **measured(run, final, targets),
             **about(run, final),
         }
@@ -221,7 +222,7 @@ def curve_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | No
     curves = [
         run.curve.assign(
             **run.ids,
-            variant=_tuning(experiment, run.address.method)["variant"],
+            variant=_tuning(experiment, run.address)["variant"],
             identity=run.directory.identity,
         )
         for run in runs
@@ -300,12 +301,12 @@ def rule_of(report: str) -> FinalValue:
     return FinalValue.named(report.partition(",")[0])
 
 
-def _tuning(experiment: Experiment, method: str) -> dict[str, Any]:
-    """Whether the values of a method are tuned, and with which budget; not those of a method that was not searched."""
+def _tuning(experiment: Experiment, cell: CellAddress) -> dict[str, Any]:
+    """Whether the values of a cell are tuned, and with which budget; not those of a cell that was not searched."""
     tuned = experiment.tuned
-    if tuned is None or method not in tuned.ranges:
+    if tuned is None or not is_searched(experiment, cell):
         return {"variant": UNTUNED, "trials": 0, "tuning": ""}
-    return {"variant": TUNED, "trials": tuned.trials, "tuning": as_json(recorded(tuned, method))}
+    return {"variant": TUNED, "trials": tuned.trials, "tuning": as_json(recorded(tuned, cell.method))}
 
 
 def _analysed(requested: RequestedExperiment, cells: Sequence[CellAddress]) -> Iterator[tuple[str, pd.DataFrame]]:

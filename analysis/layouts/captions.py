@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.analyses.base import Analysis, OfEigenvalues
 from analysis.analyses.provenance import analysis_fingerprint
+from analysis.layouts.searched import is_searched
 from analysis.layouts.titles import entry_titles, method_titles
 from analysis.measures.convergence import FinalValue
 from analysis.measures.curvature.hessian import Estimator
@@ -164,6 +165,9 @@ def tuned_values(experiment: Experiment, methods: Sequence[str]) -> Iterator[str
     titles = method_titles(experiment, methods)
     if others := [titles[method] for method in methods if method not in tuned.ranges]:
         yield f"Not tuned: {', '.join(others)}."
+    partly = {cell.method for cell in experiment.addresses if not is_searched(experiment, cell)}
+    if some := [titles[method] for method in searched if method in partly]:
+        yield f"Not tuned in some settings: {', '.join(some)}."
     if kept := [titles[method] for method in methods if method in tuned.untuned]:
         yield f"In some settings all trials failed, and the values are not tuned: {', '.join(kept)}."
 

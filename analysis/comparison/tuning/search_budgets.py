@@ -4,6 +4,7 @@ The section `tuned` of an experiment states the budget. It is stored with the ru
 `trials`, the rest as JSON in `tuning`.
 """
 
+import itertools
 import json
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
@@ -76,18 +77,15 @@ def check_budgets(tuned_runs: pd.DataFrame, where: str) -> None:
     Of two methods, the ranges of `COMMON_RATES` are compared; of one method in several settings, all ranges.
     """
     rows = tuned_runs[["method", "trials", "tuning"]].drop_duplicates().to_dict("records")
-    earlier = {row["method"]: row for row in reversed(rows)}
-    for row in rows:
-        budget = budget_of(row)
-        for other in (rows[0], earlier[row["method"]]):
-            known = budget_of(other)
-            names = COMMON_RATES if other["method"] != row["method"] else {*_ranges(known), *_ranges(budget)}
-            if found := differing(known, budget) + differing_ranges(known, budget, names):
-                methods = " and ".join(dict.fromkeys((other["method"], row["method"])))
-                raise UserError(
-                    f"{where}: different budgets of tuning in the runs of {methods} ({as_text(found)}; allowed: one "
-                    "budget for all tuned runs of a grid)"
-                )
+    known = [(str(row["method"]), budget_of(row)) for row in rows]
+    for (method, budget), (other, another) in itertools.combinations(known, 2):  # a field may be missing in some
+        names = COMMON_RATES if other != method else {*_ranges(budget), *_ranges(another)}
+        if found := differing(budget, another) + differing_ranges(budget, another, names):
+            methods = " and ".join(dict.fromkeys((method, other)))
+            raise UserError(
+                f"{where}: different budgets of tuning in the runs of {methods} ({as_text(found)}; allowed: one budget "
+                "for all tuned runs of a grid)"
+            )
 
 
 def in_words(budget: Budget) -> str:
@@ -119,14 +117,15 @@ def notes(own: pd.DataFrame, rivals: pd.DataFrame, name: str) -> list[str]:
 def unequal(own: pd.DataFrame, rivals: pd.DataFrame) -> list[str]:
     """In what the budgets of a method and of its rivals differ, such as '8 trials, rivals 16 trials'.
 
-    A range differs if rivals search the value, and none of them in the method's range.
+    Of ranges, those of `COMMON_RATES` are compared: hyper-parameters of two methods may share a name only. A range
+    differs if rivals search the rate, and none of them in the method's range.
     """
     mine, theirs = budgets(own), budgets(rivals)
     found = [one for budget in mine for other in theirs for one in differing(budget, other)]
     lines = [f"{_count(one)}, rivals {_count(other)}" for field, one, other in found if field == "trials"]
     lines += [f"{field} {_text(one)}, rivals {_text(other)}" for field, one, other in found if field != "trials"]
     for budget in (one for one in mine if RANGES in one):
-        for name in sorted({*budget[RANGES], *COMMON_RATES}):
+        for name in sorted(COMMON_RATES):
             known = [_ranges(other)[name] for other in theirs if name in _ranges(other)]
             if known and (own_range := budget[RANGES].get(name, {})) not in known:
                 of_rivals = " or ".join(dict.fromkeys(map(_text, known)))

@@ -40,7 +40,8 @@ def add(
     """Add all runs of experiments to the baselines of a grid.
 
     All runs must be finished, and the analyses that the experiment's analyses.yaml names must be computed. Runs of
-    other experiments in the grid are kept. An experiment that 'fedflat tune' has written adds its runs as tuned ones.
+    other experiments in the grid are kept. Of an experiment that 'fedflat tune' has written, the cells that were
+    searched are added, as tuned runs.
 
     \b
     Examples:

@@ -279,6 +279,17 @@ def test_the_report_says_what_was_tuned_and_in_what_budgets_differ(own: dict[str
     assert f"tuning of MINE: {words}; ranges: lr 0.01 to 0.5 (log), server_lr 0.1 to 1 tuning of the" in same
 
 
+def test_ranges_of_values_that_depend_on_the_component_are_no_difference() -> None:
+    """A method's own beta is another value than the momentum of a rival's server."""
+    lr, rows = {"low": 0.01, "high": 0.5, "log": True}, table(["mine", "rival"], seeds=6)
+    ranges = {
+        "mine": {"lr": lr, "server_lr": {"low": 1, "high": 2}, "beta": {"values": [3]}},
+        "rival": {"lr": lr, "server_lr": {"low": 0.1, "high": 1}, "beta": {"low": 0.1, "high": 0.9}},
+    }
+    frames = [group.assign(**budget(ranges=ranges[str(method)])) for method, group in rows.groupby("method")]
+    assert "Budgets" not in printed(of_frames(pd.concat(frames)))
+
+
 def test_numbers_are_those_of_the_runs(stored: Path) -> None:
     mine(stored)
     found = compared("sharper")

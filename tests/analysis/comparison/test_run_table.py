@@ -146,7 +146,9 @@ def test_a_tuned_method_says_so_with_the_budget_of_its_search(longer: Path) -> N
     tuned = {"experiment": "little", "trials": 7, "seed": 1000, "validation": 0.2, "score": "best", "rungs": [0.5]}
     section = {**tuned, "ranges": {"fedsam": {"lr": lr}}, "set": {"training.rounds": 6, "grid.seeds": [0]}}
     file = longer / "tuned.yaml"
-    file.write_text(f"{LONGER.replace('little', 'little_tuned')}tuned: {json.dumps(section)}\n", encoding="utf-8")
+    found = {f"{partition}/4-of-20": {"training": {"lr": 0.1}} for partition in ("dirichlet-0.1", "iid")}
+    text = LONGER.replace("little", "little_tuned").replace("rho: 0.05}", f"rho: 0.05}}, where: {json.dumps(found)}")
+    file.write_text(f"{text}tuned: {json.dumps(section)}\n", encoding="utf-8")
     runs = longer / "results" / "runs"
     shutil.copytree(runs / "little", runs / "little_tuned", dirs_exist_ok=True)
     table = run_table(requested(longer, "tuned.yaml"))

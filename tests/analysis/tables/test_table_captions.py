@@ -191,5 +191,6 @@ def test_what_was_tuned_is_said(tmp_path: Path) -> None:
         "Tuned with 8 trials for each method and setting: lr, server_lr, rho; score: validation accuracy after the "
         "last round, on 20 % of the clients' training images.",
         "Not tuned: FedAvg.",
+        "Not tuned in some settings: FedSAM.",
     ]
     assert list(tuned_values(load_experiment("quick"), ["fedsam"])) == []
