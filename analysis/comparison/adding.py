@@ -1,5 +1,6 @@
 """Adding the runs of experiments to stored baselines: all runs, or a clear refusal."""
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -44,9 +45,9 @@ def add(
     """Add all runs of experiments to the baselines of a grid, whose other rows are kept; return the folder.
 
     A `UserError`, and nothing is written, if runs or analyses are missing (see `collect`), if a run is stored already,
-    if runs cannot be compared with stored ones of the same setting, or if tuned runs had different budgets. With
-    `replace`, stored rows of these experiments and of the same runs are replaced, and files of tuned values without
-    runs are removed. Files of tuned values that need no other files are copied.
+    if no setting is a stored one, if runs cannot be compared with stored ones of the same setting, or if tuned runs had
+    different budgets. With `replace`, stored rows of these experiments and of the same runs are replaced, and files of
+    tuned values without runs are removed. Files of tuned values that need no other files are copied.
     """
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
@@ -61,6 +62,8 @@ def add(
         names = {requested.experiment.name for requested in requests}
         if replace:
             stored = [_without(one, names, added) for one in stored]
+        for known, new in itertools.product(stored, added):
+            _check_settings(known.runs, new.runs, place)
         together = Baselines(
             pd.concat([one.runs for one in (*stored, *added)], ignore_index=True),
             pd.concat([one.curves for one in (*stored, *added)], ignore_index=True),
@@ -77,6 +80,17 @@ def add(
             for name in (before | names) - (kept | left):
                 stored_experiment(place, name).unlink(missing_ok=True)
     return place
+
+
+def _check_settings(stored: pd.DataFrame, added: pd.DataFrame, place: Path) -> None:
+    """A `UserError` if runs have none of the settings of the stored ones: they belong to another grid."""
+    known, own = (list(dict.fromkeys(map("/".join, rows[IDS[:3]].to_numpy()))) for rows in (stored, added))
+    if stored.empty or set(known) & set(own):
+        return
+    raise UserError(
+        f"experiment {added['experiment'].iloc[0]} has none of the settings of '{place}' (it has "
+        f"{first_few(own, 2)}; allowed: runs with one of {first_few(known, 2)}, or the name of another grid)"
+    )
 
 
 def _keep_tuned_file(requested: RequestedExperiment, place: Path) -> bool:

@@ -566,3 +566,19 @@ def test_the_commands_store_and_show(little: Path) -> None:
     assert "unknown grid" in refused("baselines", "show", "tin")
     assert "missing" in refused("baselines", "add", "little.yaml", "--grid", "tiny", "--set", "grid.seeds=[0, 5]")
     assert "--baselines needs" in refused("baselines", "show", "--baselines", "tiny")
+
+
+def test_runs_of_another_grid_are_not_added(little: Path) -> None:
+    add([requested(little)], "tiny")
+    before = contents()
+    text = (
+        LITTLE.replace("little", "other").replace("alpha: 0.1", "alpha: 0.2").replace(", {name: iid, clients: 20}", "")
+    )
+    (little / "other.yaml").write_text(text, encoding="utf-8")
+    train_all(little / "other.yaml", little / "results")
+    line = refused("baselines", "add", "other.yaml", "--grid", "tiny", "--without-analyses", cwd=little)
+    assert (
+        "experiment other has none of the settings of 'results/baselines/tiny' (it has digits/dirichlet-0.2/4" in line
+    )
+    assert "allowed: runs with one of digits/dirichlet-0.1/4-of-20, digits/iid/4-of-20, or the name of anot" in line
+    assert contents() == before
