@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -77,16 +78,22 @@ def check_versions(codes: Iterable[str], where: str) -> None:
         )
 
 
-def origin_notes(own: pd.DataFrame, rivals: pd.DataFrame, name: str, grid: str) -> list[str]:
-    """Notes if the runs of a method and the stored ones differ in code, torch or device."""
+def origin_notes(
+    own: pd.DataFrame, rivals: pd.DataFrame, name: str, grid: str, baselines: Path | None = None
+) -> list[str]:
+    """Notes if the runs of a method and the stored ones differ in code, torch or device.
+
+    `baselines`: the folder of the stored ones; None: that of the grid.
+    """
     mine, stored = ([_origin(rows, column) for column in _ORIGIN] for rows in (own, rivals))
     if mine == stored:
         return []
+    folder = [] if baselines is None else ["--baselines", str(baselines)]
     return [
         f"computed by: {name}: {'; '.join(mine)}",
         f"computed by: stored runs: {'; '.join(stored)}",
-        f"other code, libraries or devices can change numbers; this trains some stored runs again: fedflat baselines "
-        f"verify {grid}",
+        "other code, libraries or devices can change numbers; this trains some stored runs again: "
+        + shlex.join(["fedflat", "baselines", "verify", grid, *folder]),
     ]
 
 

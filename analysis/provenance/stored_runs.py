@@ -10,8 +10,10 @@ code, libraries, processor and engine's choice, the bits must be the same. Other
   standard deviation of the n differences. The two numbers share the level.
 
 Where training is chaotic, other rounding gives another trajectory, as another seed does. The differences then have up
-to sqrt(2) times the spread of the seeds. There, the second rule is wrong in at most 1 % of cells, and the first one, by
-simulation of normal accuracies, in 2 % of cells with ten seeds, 4 % with six, and 11 % with three.
+to sqrt(2) times the spread of the seeds. There, the second rule is wrong in at most 1 % of cells. The first one judges
+four numbers of each run: by simulation of normal numbers, it is wrong in 8 % of cells with ten seeds, 14 % with six,
+and 37 % with three if the four are independent; with ten seeds, in 3 to 7 % if they correlate as in the cells of
+bench1d.
 """
 
 import json

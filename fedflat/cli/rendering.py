@@ -98,6 +98,7 @@ def explore(
     ] = False,
     set_: Set = None,
     results: Results = Path("results"),
+    baselines: StoredBaselines = None,
 ) -> None:
     """Write an interactive page with all finished runs.
 
@@ -116,8 +117,10 @@ def explore(
     if stored:
         if set_ or link_report:
             raise typer.BadParameter("--stored excludes --set and --link-report: stored runs have no report")
-        typer.echo(str(render_stored(experiment, results, out)))
+        typer.echo(str(render_stored(experiment, results, out, baselines)))
         return
+    if baselines is not None:
+        raise typer.BadParameter("--baselines needs --stored: finished runs are in the folder of --results")
     requested = RequestedExperiment(experiment, results, overrides_of(set_))
     typer.echo(str(render_explorer(requested, out, links_report=link_report)))
 

@@ -215,7 +215,7 @@ def cost_table(comparison: Comparison) -> ReportTable:
         cells = []
         for cost in columns:
             front = " *" if row[f"front_{cost}"] else ""
-            times = f" ({row[f'{cost}_relative']:.2f} ×)" if relative else ""
+            times = f" ({row[f'{cost}_relative']:.2f} ×)" if relative and math.isfinite(row[f"{cost}_relative"]) else ""
             cells.append(f"{_four_digits(row[cost])}{times}{front}" if math.isfinite(row[cost]) else "–")
         rows.append((comparison.titles[row["method"]], _mean(comparison, scores, scores.place(row["method"])), *cells))
     notes = [
@@ -223,7 +223,8 @@ def cost_table(comparison: Comparison) -> ReportTable:
         *note_on_means(comparison),
     ]
     if relative:
-        notes.append(f"In parentheses: relative to {comparison.titles[REFERENCE]}.")
+        reference = comparison.titles[REFERENCE]
+        notes.append(f"In parentheses: relative to {reference}, over the settings in which both have a finished run.")
     if "gradients" in columns:
         notes.append("Gradients: of single images, over all clients.")
     if "communicated_mb" in columns:

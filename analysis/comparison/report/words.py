@@ -125,7 +125,7 @@ def about(comparison: Comparison) -> list[str]:
         *_values(own, f"{comparison.method} (experiment {comparison.experiment})"),
         f"reported value: {rule_of(own['report'].iloc[0]).description}",
         *search_budgets.notes(own, rivals, title),
-        *origin_notes(own, rivals, title, comparison.grid),
+        *origin_notes(own, rivals, title, comparison.grid, comparison.baselines),
         *comparison.notes,
         *(text for text, is_so in missing.items() if is_so),
     ]

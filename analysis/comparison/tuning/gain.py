@@ -1,5 +1,6 @@
 """What tuning gains: the untuned and the tuned runs of each method, paired by setting and seed."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -75,8 +76,10 @@ class Gain:
         return self.table[(self.table[IDS[:3]] == list(names.values())).all(axis=1)]
 
     def tau(self, setting: Setting | None = None) -> float:
-        """Kendall's τ_b of the untuned and the tuned ranking."""
+        """Kendall's τ_b of the untuned and the tuned ranking; NaN for fewer than two methods."""
         rows = self.of_setting(setting)
+        if len(rows) < 2:
+            return math.nan
         return float(kendalltau(rows["rank_untuned"], rows["rank_tuned"]).statistic)
 
 

@@ -83,28 +83,39 @@ def gain_words(gain: Gain) -> Iterator[str]:
     """How much methods gain, and how the ranking changes."""
     table = gain.of_setting()
     titles = gain.titles
-    trials = " or ".join(map(str, gain.trials))
-    *_, low = by_gain = table.sort_values("gain", ascending=False, kind="stable").to_dict("records")
-    high = by_gain[0]
-    yield (
-        f"Tuning with {trials} trials changes the test accuracy by {number(table['gain'].mean(), '+.1f')} points on "
-        f"average over {len(table)} methods, from {number(low['gain'], '+.1f')} ({titles[low['method']]}) to "
-        f"{number(high['gain'], '+.1f')} ({titles[high['method']]})."
-    )
+    yield from _amount_words(gain)
     if table["verdict"].any():
         yield f"Tuned against untuned values: {counts(table['verdict'])}."
     else:
         yield f"No verdict on single methods: {gain.seeds} seeds; a verdict needs at least {LEAST_SEEDS}."
-    tuned = table.iloc[0]
-    [untuned, *_] = table.sort_values("rank_untuned", kind="stable").to_dict("records")
-    yield (
-        f"Rankings: Kendall's τ of the untuned with the tuned one is {number(gain.tau(), '.2f')}. "
-        f"The best untuned method, {titles[untuned['method']]}, has rank {untuned['rank_tuned']:g} when all are tuned; "
-        f"the best tuned one, {titles[tuned['method']]}, has rank {tuned['rank_untuned']:g} untuned."
-    )
+    if len(table) > 1:
+        tuned = table.iloc[0]
+        [untuned, *_] = table.sort_values("rank_untuned", kind="stable").to_dict("records")
+        yield (
+            f"Rankings: Kendall's τ of the untuned with the tuned one is {number(gain.tau(), '.2f')}. The best untuned "
+            f"method, {titles[untuned['method']]}, has rank {untuned['rank_tuned']:g} when all are tuned; "
+            f"the best tuned one, {titles[tuned['method']]}, has rank {tuned['rank_untuned']:g} untuned."
+        )
     if gain.kept:
         yield f"In {gain.kept} of {gain.cells} cells, no trial was better than the untuned values: the gain there is 0."
     yield from (f"{note[0].upper()}{note[1:]}." for note in gain.notes)
+
+
+def _amount_words(gain: Gain) -> Iterator[str]:
+    """The mean, lowest and highest gain of the methods that have both means, and how many methods have not."""
+    table = gain.of_setting()
+    measured = table[table[["mean_untuned", "mean_tuned"]].notna().all(axis=1)]
+    if len(measured):
+        *_, low = by_gain = measured.sort_values("gain", ascending=False, kind="stable").to_dict("records")
+        high = by_gain[0]
+        yield (
+            f"Tuning with {' or '.join(map(str, gain.trials))} trials changes the test accuracy by "
+            f"{number(measured['gain'].mean(), '+.1f')} points on average over {len(measured)} "
+            f"method{'s' * (len(measured) != 1)}, from {number(low['gain'], '+.1f')} ({gain.titles[low['method']]}) to "
+            f"{number(high['gain'], '+.1f')} ({gain.titles[high['method']]})."
+        )
+    if lost := len(table) - len(measured):
+        yield f"Methods without a gain, because all untuned or all tuned runs of a setting diverged: {lost}."
 
 
 def budget_words(budget: Budget) -> Iterator[str]:

@@ -144,6 +144,10 @@ def test_other_code_libraries_and_devices_are_named(stored: Path) -> None:
         assert words in stated, column
         assert words not in text.partition("computed by: stored runs: ")[0]
         assert "trains some stored runs again: fedflat baselines verify tiny" in stated
+        assert "--baselines" not in stated
+    shutil.copytree("results/baselines/tiny", "other place")
+    text = printed(compared(baselines=Path("other place")))
+    assert "fedflat baselines verify tiny --baselines 'other place'" in text
 
 
 def test_without_an_experiment_the_runs_are_those_of_the_one_named_like_the_grid(stored: Path) -> None:

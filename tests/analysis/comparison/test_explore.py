@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from analysis.comparison.baselines import load
-from analysis.comparison.explore import render_explorer, render_stored
+from analysis.comparison.explore import render_explorer
 from analysis.comparison.run_table import curve_table, run_table
 from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
@@ -82,7 +82,9 @@ def test_a_page_is_not_exported(little: Path) -> None:
 
 def test_it_shows_stored_baselines(tmp_path: Path) -> None:
     """With the commands that train them: those of the experiment, or of the file of tuned values next to them."""
-    page = render_stored("bench1d", tmp_path, baselines=BENCH1D)
+    done = fedflat("explore", "bench1d", "--stored", "--baselines", BENCH1D, "--results", tmp_path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = Path(done.stdout.strip())
     assert page == tmp_path / "reports" / "bench1d" / "stored.html"
     data, stored = data_of(page), load("bench1d", BENCH1D)
     assert data["runs"]["count"] == len(stored.runs)
@@ -98,6 +100,8 @@ def test_stored_runs_have_no_report_and_no_other_values() -> None:
     for option in (["--link-report"], ["--set", "training.rounds=3"]):
         assert "--stored excludes --set and --link-report" in refused("explore", "bench1d", "--stored", *option)
     assert "no stored baselines" in refused("explore", "bench2d", "--stored")
+    assert "no stored baselines at 'none'" in refused("explore", "bench1d", "--stored", "--baselines", "none")
+    assert "--baselines needs --stored" in refused("explore", "quick", "--baselines", "none")
 
 
 def test_commands_of_a_comparison_train_its_runs(tmp_path: Path, little: Path) -> None:

@@ -47,6 +47,19 @@ def test_in_a_full_grid_psi_is_that_of_the_paper(measure: Floats, result: Floats
     assert found[OVERALL].tau == pytest.approx(np.mean([found[name].tau for name in grid.axes]))
 
 
+def test_a_pair_inside_a_cluster_counts_as_often_as_the_cluster() -> None:
+    """The two methods of cluster 0 are the only pair that disagrees. Drawn are cluster 0 twice, 1 once, 2 three times.
+
+    Weights: 2 inside cluster 0; 2 · 1 and 2 · 3 for each of its methods with clusters 1 and 2; 1 · 3 between those.
+    """
+    clusters, codes = np.array([0, 0, 1, 2, 3, 4, 5]), np.arange(7)[None]
+    methods = Configurations(pd.DataFrame({"dataset": ["digits"] * 7}), ("perturbation",), codes, clusters)
+    drawn = Clusters(np.array([[1.0] * 6, [2, 1, 3, 0, 0, 0]]), np.ones((2, 1)))
+    found = granulated(methods, np.arange(7.0), np.array([1.0, 0, 2, 3, 4, 5, 6]), drawn)["perturbation"]
+    assert found.tau == pytest.approx((20 - 1) / 21)
+    assert (found.low, found.high) == pytest.approx(((2 * (2 + 6) + 3 - 2) / (2 * (2 + 6) + 3 + 2),) * 2)
+
+
 @settings(max_examples=50)
 @given(GRID_VALUES, GRID_VALUES)
 def test_information_is_between_nothing_and_everything(measure: Floats, result: Floats) -> None:

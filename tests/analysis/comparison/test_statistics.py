@@ -251,6 +251,39 @@ def test_costs_are_relative_to_fedavg_and_without_diverged_runs() -> None:
     assert "seconds_relative" not in table
 
 
+def test_costs_are_relative_in_the_settings_of_both() -> None:
+    """Twice FedAvg's gradients stay twice as many if the settings with most clients have no finished run."""
+    rows = runs(["fedavg", "mine", "other"], seeds=2)
+    many = rows["participation"] == "10-of-20"
+    rows["gradients"] = np.where(many, 500.0, 100.0) * rows["method"].map({"fedavg": 1, "mine": 2, "other": 3})
+    table = costs(rows, Scores.of(rows, "test_accuracy", "higher")).set_index("method")
+    assert table["gradients_relative"].to_dict() == {"fedavg": 1, "mine": 2, "other": 3}
+    rows.loc[many & (rows["method"] == "mine"), ["outcome", "test_accuracy"]] = ["diverged", math.nan]
+    table = costs(rows, Scores.of(rows, "test_accuracy", "higher")).set_index("method")
+    assert table["gradients"].to_dict() == {"fedavg": 300, "mine": 200, "other": 900}
+    assert table["gradients_relative"].to_dict() == {"fedavg": 1, "mine": 2, "other": 3}
+    rows.loc[~many & (rows["method"] == "fedavg"), ["outcome", "test_accuracy"]] = ["diverged", math.nan]
+    table = costs(rows, Scores.of(rows, "test_accuracy", "higher")).set_index("method")
+    assert table["gradients_relative"].to_dict() == pytest.approx(
+        {"fedavg": 1, "mine": math.nan, "other": 3}, nan_ok=True
+    )
+    rows.loc[rows["method"] == "fedavg", "outcome"] = "diverged"
+    table = costs(rows, Scores.of(rows, "test_accuracy", "higher")).set_index("method")
+    assert table["gradients_relative"].isna().all()
+    assert table["front_gradients"].to_dict() == {"fedavg": False, "mine": False, "other": True}
+
+
+def test_the_front_has_the_costs_that_are_drawn() -> None:
+    """If a diverged run has a value, its method has a mean; its costs are still those of fewer settings."""
+    rows = runs({"fedavg": 80.0, "mine": 70.0, "other": 60.0}, seeds=2, noise=0.0)
+    many = rows["participation"] == "10-of-20"
+    rows["gradients"] = np.where(many, 500.0, 100.0) * (1 + (rows["method"] == "mine"))
+    rows.loc[many & (rows["method"] == "mine"), "outcome"] = "diverged"
+    table = costs(rows, Scores.of(rows, "test_accuracy", "higher")).set_index("method")
+    assert table.loc["mine", "gradients"] < table.loc["fedavg", "gradients"]
+    assert table["front_gradients"].to_dict() == {"fedavg": True, "mine": False, "other": False}
+
+
 def test_runs_without_a_value_count_as_the_worst_of_their_setting() -> None:
     rows = runs(["a", "b"])
     gone = rows.index[(rows["method"] == "b") & (rows["seed"] == 3)]

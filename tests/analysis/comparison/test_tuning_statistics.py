@@ -10,7 +10,7 @@ from analysis.comparison.tuning import tables
 from analysis.comparison.tuning.budget import Budget
 from analysis.comparison.tuning.early_stopping import EarlyStopping
 from analysis.comparison.tuning.gain import Gain
-from analysis.comparison.tuning.report import stopping_words
+from analysis.comparison.tuning.report import gain_words, stopping_words
 from analysis.measures.paired import interval
 from bench.experiments.address import Setting
 from bench.input.errors import UserError
@@ -61,6 +61,51 @@ def test_a_diverged_run_counts_as_the_worst_of_both_variants() -> None:
     assert table.loc["much", "missing_untuned"] == 4
     assert table.loc["much", "missing_tuned"] == 0
     assert table.loc["much", "gain"] == pytest.approx(10.35, abs=0.5)
+
+
+def test_words_leave_out_gains_without_both_means() -> None:
+    """Each lost run counts as the worst of its setting: a difference from it is not the gain of a method."""
+    rows = both()
+    lost = (rows["method"] == "much") & (rows["variant"] == "untuned") & (rows["partition"] == "iid")
+    first, second, *_ = gain_words(Gain.of(rows, "the runs"))
+    assert first.startswith("Tuning with 16 trials changes the test accuracy by +4.6 points on average over 3 methods")
+    assert first.endswith("from +0.0 (NONE) to +10.3 (MUCH).")
+    assert second.startswith("Tuned against untuned values: ")
+    rows.loc[lost, "test_accuracy"] = np.nan
+    first, second, *_ = gain_words(Gain.of(rows, "the runs"))
+    assert first == (
+        "Tuning with 16 trials changes the test accuracy by +1.7 points on average over 2 methods, from +0.0 (NONE) to "
+        "+3.3 (LITTLE)."
+    )
+    assert second == "Methods without a gain, because all untuned or all tuned runs of a setting diverged: 1."
+    rows.loc[(rows["variant"] == "tuned") & (rows["partition"] == "iid"), "test_accuracy"] = np.nan
+    assert next(gain_words(Gain.of(rows, "the runs"))).endswith(" of a setting diverged: 3.")
+
+
+def test_one_method_has_no_rankings() -> None:
+    rows = both()
+    gain = Gain.of(rows[rows["method"] == "much"], "the runs")
+    assert np.isnan(gain.tau())
+    words = list(gain_words(gain))
+    assert " on average over 1 method, " in words[0]
+    assert not any("Rankings" in line for line in words)
+
+
+def test_single_settings_have_their_own_p_values() -> None:
+    """Two methods gain in one setting each, the third in none: only these two verdicts are clear."""
+    rng, rows = np.random.default_rng(1), both().query("variant == 'untuned'")
+    clear = {"much": SETTINGS[1], "none": SETTINGS[2], "little": None}
+    places = list(zip(rows["partition"], rows["participation"], strict=True))
+    is_clear = np.array([clear[method] == place for method, place in zip(rows["method"], places, strict=True)])
+    added = 5.0 * is_clear + rng.normal(size=len(rows))
+    tuned = rows.assign(variant="tuned", trials=16, test_accuracy=rows["test_accuracy"] + added)
+    gain = Gain.of(pd.concat([rows, tuned.assign(identity=tuned["identity"] + " tuned")]), "the runs")
+    for place in SETTINGS:
+        table = gain.of_setting(Setting("digits", *place)).set_index("method")
+        for method, of_method in clear.items():
+            is_found = of_method == place
+            assert (table.loc[method, "p_corrected"] < 0.05) == is_found, (method, place)
+            assert table.loc[method, "verdict"] == ("better" if is_found else "cannot tell")
 
 
 def test_few_seeds_give_no_verdict() -> None:

@@ -199,6 +199,14 @@ def test_the_mean_of_chaotic_runs_is_rarely_called_different() -> None:
     assert limit_of_mean("test_loss", alike) == pytest.approx(60 * TOLERANCE_OF_MEAN["loss"])
 
 
+@pytest.mark.parametrize(("seeds", "stated"), [(10, 0.08), (6, 0.14), (3, 0.37)])
+def test_single_chaotic_runs_are_called_different_as_often_as_stated(seeds: int, stated: float) -> None:
+    """With four independent numbers, which differ as seeds do, a cell is wrong if any number of any run is."""
+    before, after = np.random.default_rng(0).normal(size=(2, 20_000, seeds, len(RATED)))
+    wrong = np.abs(after - before) > DEVIATIONS * before.std(axis=1, ddof=1, keepdims=True)
+    assert wrong.any(axis=(1, 2)).mean() == pytest.approx(stated, abs=0.01)
+
+
 def test_a_tolerance_excuses_no_run_that_has_no_value(stored: Path) -> None:
     row = rows(code="0.1.0+0123456789abcdef")["fedavg"]
     assert again({**row, "test_loss": np.nan}).differs
