@@ -303,13 +303,14 @@ def whole_numbers(axis: Axis) -> None:
 
 
 def plain_numbers(axis: Axis, low: float, high: float, decades: int = 2) -> None:
-    """Plain numbers on a logarithmic axis from `low` to `high`: 20, 30, 40; 1, 2, 5, 10; or 1, 10, 100 if it has
+    """Plain numbers on a logarithmic axis from `low` to `high`: 20, 30, 50; 1, 2, 5, 10; or 1, 10, 100 if it has
     more than these `decades`.
 
-    An axis that is short, such as from 1.05 to 1.15, has equal steps.
+    An axis that is short, such as from 1 to 2, has equal steps. Numbers are so far apart that they can be read below a
+    third of a page's width.
     """
-    subs = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 10**decades * low else (1,)
-    axis.set_major_locator(MaxNLocator(5) if high < 3 * low else LogLocator(subs=subs))
+    subs = (1, 2, 3, 5) if high < 10 * low else (1, 2, 5) if high < 10**decades * low else (1,)
+    axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]) if high < 3 * low else LogLocator(subs=subs))
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_locator(NullLocator())
 

@@ -6,7 +6,7 @@ Its experiment is written to results/compare/GRID/LABEL.yaml: the method in all 
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import yaml
 from analysis.comparison.baselines import load, stored_grids
 from analysis.comparison.comparable import VERSIONS, other_versions
 from analysis.comparison.run_table import ANALYSED
+from analysis.comparison.statistics.scores import LEAST_SEEDS
 from analysis.report.requested import RequestedExperiment
 from bench import __version__
 from bench.engine.method_costs import example
@@ -80,12 +81,13 @@ class ComparedMethod:
                 f"--config grid={grid}: new runs of {versions[0]} cannot be compared with the stored runs of "
                 f"{versions[1]} ({VERSIONS}); use the stored version, or train and store the grid again"
             )
+        _check_seeds(config.get("seeds"), grid, sorted(map(int, stored["seed"].unique())))
         label, entry = _entry(method, grid)
         file = ResultPaths(results).compared(grid, label)
         _write(file, grid, label, entry)
         measured = [analysis for column, analysis in ANALYSED.items() if stored[column].notna().any()]
         requested = RequestedExperiment(str(file), results, overrides)
-        return cls(label, grid, requested, tuple(dict.fromkeys(measured)), is_tuned=config.get("trials") != 0)
+        return cls(label, grid, requested, tuple(dict.fromkeys(measured)), is_tuned=not is_untuned(config))
 
     @property
     def name(self) -> str:
@@ -134,6 +136,29 @@ class ComparedMethod:
         file = self.report.comparison / "report.md"
         _, *paragraphs = file.read_text(encoding="utf-8").split("\n\n")
         return [*itertools.takewhile(lambda text: text[0] not in "-#", paragraphs), f"written to {file}"]
+
+
+def is_untuned(config: Mapping[str, Any]) -> bool:
+    """Whether the values of the file are compared: with the keys `method` and trials=0."""
+    if "method" not in config or "trials" not in config:
+        return False
+    trials = config["trials"]
+    if type(trials) is not int or trials < 0:
+        raise UserError(f"trials={trials} (allowed: a whole number of at least 1, or 0 for no tuning)")
+    return trials == 0
+
+
+def _check_seeds(seeds: list[int | str] | None, grid: str, stored: Collection[int]) -> None:
+    """A `UserError` if no stored run has one of the seeds, or if a verdict needs more and the grid has enough."""
+    if seeds is None:
+        return
+    given, allowed = f"--config seeds=[{','.join(map(str, seeds))}]", ", ".join(map(str, stored))
+    chosen = dict.fromkeys(map(int, seeds))
+    if missing := [str(seed) for seed in chosen if seed not in stored]:
+        raise UserError(f"{given}: grid {grid} has no runs with seed {', '.join(missing)} (allowed: {allowed})")
+    if len(chosen) < LEAST_SEEDS <= len(stored):
+        least = f"at least {LEAST_SEEDS}"
+        raise UserError(f"{given}: a verdict needs {least} seeds (allowed: {least} of {allowed})")
 
 
 def _entry(method: str, grid: str) -> tuple[str, dict[str, Any]]:

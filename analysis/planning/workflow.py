@@ -11,7 +11,7 @@ import torch
 
 from analysis.comparison.baselines import RUNS, folder_of
 from analysis.planning import targets
-from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod
+from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
 from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
 from analysis.planning.gradient_times import GradientTimes
 from analysis.report.figures import Figures
@@ -92,7 +92,7 @@ class Workflow:
             if key not in KEYS:
                 raise unknown("--config key", key, KEYS)
         config = {key: value for key, value in config.items() if value is not None}
-        untuned = config.get("method") is not None and config.get("trials") == 0
+        untuned = is_untuned(config)
         overrides = config_overrides({key: value for key, value in config.items() if key != "trials" or not untuned})
         results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
         if not isinstance(results, str) or not results:

@@ -60,7 +60,7 @@ def new_method(
         f"{file} is a method that trains as it is. Edit it, then:\n"
         f"  fedflat check-method {file}\n"
         f"  fedflat methods {file}\n"
-        f"  snakemake --cores 2 compare --config method={file} grid=quick trials=4\n"
+        f"  snakemake --cores 2 compare --config method={file} grid=bench1d\n"
         "In the YAML file of an experiment in the same folder, it is an entry of methods:\n"
         f"  {file.stem}: {{file: {file.name}, hyperparameters: {{rho: 0.1}}}}"
     )

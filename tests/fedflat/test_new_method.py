@@ -38,6 +38,7 @@ def test_new_method_and_check_method(tmp_path):
     made = fedflat("new-method", tmp_path / "mine" / "two_step")
     assert made.returncode == 0, made.stderr
     assert f"fedflat check-method {file}" in made.stdout
+    assert f"snakemake --cores 2 compare --config method={file} grid=bench1d\n" in made.stdout
     text = file.read_text(encoding="utf-8")
     assert "exists; choose another name" in refused("new-method", file)
     assert file.read_text(encoding="utf-8") == text

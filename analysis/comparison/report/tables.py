@@ -24,6 +24,9 @@ MARKS = {BETTER: "+", WORSE: "−", UNCLEAR: "", NONE: ""}
 
 COST_TITLES = {"communicated_mb": "traffic (MB)", "gradients": "gradients", "seconds": "seconds"}
 
+RELATED_COSTS = ("communicated_mb", "gradients")
+"""Costs that are drawn, and related to FedAvg's; seconds depend on the machine."""
+
 DISTANCES = (0.0, 0.5, 1.0, 2.0, 5.0)
 """Distances of the table of profiles, in points."""
 
@@ -206,23 +209,22 @@ def profile_table(comparison: Comparison) -> ReportTable:
 def cost_table(comparison: Comparison) -> ReportTable:
     """What runs cost, and which methods no other one dominates."""
     scores = comparison.scores
-    frame = costs(comparison.rows, scores)
+    frame = costs(comparison.rows, scores).drop(columns="seconds_relative", errors="ignore")
     columns = stored_costs(comparison.rows)
     order = frame.sort_values("mean", ascending=scores.better == "lower", kind="stable")
-    relative = f"{columns[0]}_relative" in frame
     rows = []
     for row in order.to_dict("records"):
         cells = []
         for cost in columns:
             front = " *" if row[f"front_{cost}"] else ""
-            times = f" ({row[f'{cost}_relative']:.2f} ×)" if relative and math.isfinite(row[f"{cost}_relative"]) else ""
+            times = f" ({ratio:.2f} ×)" if math.isfinite(ratio := row.get(f"{cost}_relative", math.nan)) else ""
             cells.append(f"{_four_digits(row[cost])}{times}{front}" if math.isfinite(row[cost]) else "–")
         rows.append((comparison.titles[row["method"]], _mean(comparison, scores, scores.place(row["method"])), *cells))
     notes = [
         "*: no other method is at least as good and costs at most as much (Pareto front).",
         *note_on_means(comparison),
     ]
-    if relative:
+    if any(f"{cost}_relative" in frame for cost in columns):
         reference = comparison.titles[REFERENCE]
         notes.append(f"In parentheses: relative to {reference}, over the settings in which both have a finished run.")
     if "gradients" in columns:

@@ -30,12 +30,14 @@ COUNTED_AS = (
 )
 
 _MOST_RIVALS = 3
+_MANY_SEEDS = 10
 
 
 def verdict(comparison: Comparison) -> list[str]:
     """The sentences of the verdict over all settings: counts and costs; the best rivals and what was detectable.
 
-    Last ones say so if runs of the method have no value, or if it and its rivals were tuned with different budgets.
+    Further ones say so if there are few seeds, if runs of the method have no value, or if it and its rivals were tuned
+    with different budgets.
     """
     scores, at, lost = comparison.scores, relative_costs(comparison), _own_lost(comparison)
     if not scores.is_judged:
@@ -48,12 +50,13 @@ def verdict(comparison: Comparison) -> list[str]:
     size = detectable_difference(scores, comparison.method)
     found = (
         f"with {len(scores.seeds)} seeds, a difference of {_amount(comparison, size)} "
-        f"is found with a probability of {100 * POWER:g} %"
+        f"is found with a probability of {100 * POWER:g} % for a rival with the median spread"
     )
     counted = counts(comparison.verdicts["verdict"], f" ({comparison.variant})")
     return [
         f"{comparison.titles[comparison.method]}: {counted}{f'; {at}' if at else ''}.",
         f"{_best_rivals(comparison)}; {found}.",
+        *_few_seeds(scores),
         *lost,
         *unequal_budgets(comparison),
     ]
@@ -147,6 +150,13 @@ def too_few_seeds(scores: Scores) -> str:
     return (
         f"No verdict: {len(scores.seeds)} seed{'s' * (len(scores.seeds) != 1)}; a verdict needs at least {LEAST_SEEDS}."
     )
+
+
+def _few_seeds(scores: Scores) -> list[str]:
+    """A sentence if there are hardly more seeds than a verdict needs."""
+    if len(scores.seeds) >= _MANY_SEEDS:
+        return []
+    return [f"A verdict needs at least {LEAST_SEEDS} seeds; more seeds give more verdicts."]
 
 
 def relative_costs(comparison: Comparison) -> str:

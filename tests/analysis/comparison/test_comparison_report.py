@@ -1,5 +1,6 @@
 """The report of a comparison: what it says and shows, and what it leaves out where runs lack columns."""
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 from analysis.comparison.compare import Comparison
@@ -47,7 +49,8 @@ def test_the_verdict_comes_first_in_words(full: Comparison, folder: Path) -> Non
     )
     assert re.fullmatch(
         r"Best rivals: MINE is 5\.\d points below GOOD, 0\.\d+ points (above|below) LIKE, \d\.\d points above FEDAVG; "
-        r"with 10 seeds, a difference of \d\.\d points is found with a probability of 80 %\.",
+        r"with 10 seeds, a difference of \d\.\d points is found with a probability of 80 % for a rival "
+        r"with the median spread\.",
         second,
     )
     page = (folder / "report.md").read_text(encoding="utf-8")
@@ -73,6 +76,50 @@ def test_too_few_seeds_give_no_verdict() -> None:
         assert not any(re.search(r"\d [+−]$", cell) for row in found.rows for cell in row), found.name
     assert set(few.verdicts["verdict"]) == {""}
     assert compared(complete_runs(LEVELS, seeds=6)).verdicts["verdict"].tolist()[-1] == BETTER
+
+
+def test_with_few_seeds_a_sentence_says_that_more_give_more_verdicts(full: Comparison) -> None:
+    sentence = "A verdict needs at least 6 seeds; more seeds give more verdicts."
+    assert sentence not in verdict(full)
+    for seeds in (6, 9):
+        assert verdict(compared(complete_runs(LEVELS, seeds=seeds)))[2] == sentence
+
+
+def test_seconds_are_not_related_to_those_of_other_machines(full: Comparison) -> None:
+    costs = table(full, "costs")
+    mine = next(row for row in costs.rows if row[0] == "MINE")
+    assert [re.sub(r" \*$", "", cell) for cell in mine[2:]] == ["20 (2.00 ×)", "200,000 (2.00 ×)", "3"]
+    assert [column for column in costs.frame if column.endswith("_relative")] == [
+        "communicated_mb_relative", "gradients_relative",
+    ]  # fmt: skip
+
+
+def overlapping(axes: Axes) -> list[tuple[str, str]]:
+    """Neighbouring tick labels of the x axis that touch each other."""
+    low, high = axes.get_xlim()
+    labels = [label for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high]
+    boxes = [label.get_window_extent() for label in labels]
+    pairs = zip(itertools.pairwise(labels), itertools.pairwise(boxes), strict=True)
+    return [(a.get_text(), b.get_text()) for (a, b), (left, right) in pairs if right.x0 <= left.x1]
+
+
+@pytest.mark.parametrize("width", [6.75, 3.3])
+def test_numbers_of_logarithmic_axes_can_be_read(width: float) -> None:
+    """Also in panels side by side, and in each part of a decade."""
+    rows = complete_runs(LEVELS)
+    for k in range(6):
+        spread = 10 ** (0.2 * k + np.linspace(0, 0.3 * (k + 1), len(LEVELS)))
+        levels = rows["method"].map(dict(zip(LEVELS, spread, strict=True)))
+        found = compared(rows.assign(lambda_max=levels / 1000, lpf=levels, trace=10 * levels))
+        for figure in figures(found, width):
+            figure.figure.draw_without_rendering()
+            for axes in figure.figure.get_axes():
+                if axes.get_xscale() == "log":
+                    assert overlapping(axes) == [], figure.name
+    costs = points.draw_costs(found, width).figure
+    costs.draw_without_rendering()
+    for axes in costs.get_axes():
+        assert {"1", "2"} <= {label.get_text() for label in axes.get_xticklabels()}
 
 
 def test_what_is_not_stored_is_left_out_with_one_line() -> None:

@@ -52,6 +52,12 @@ def test_without_trials_the_values_of_the_file_are_compared(own: Path, tmp_path:
     assert compared.judged_name == "quick_idea"
 
 
+def test_six_of_the_seeds_are_enough(own: Path, tmp_path: Path) -> None:
+    compared = requested(tmp_path, method=str(own), grid="bench1d", seeds=[0, 1, 2, 5, 8, 9]).compared
+    assert compared is not None
+    assert compared.experiment.experiment.grid.seeds == (0, 1, 2, 5, 8, 9)
+
+
 def test_the_file_of_the_experiment_is_written_again_only_if_it_changes(own: Path, tmp_path: Path) -> None:
     file = tmp_path / "results" / "compare" / "quick" / "idea.yaml"
     requested(tmp_path, method=str(own))
@@ -85,6 +91,20 @@ def test_methods_of_the_grid_of_experiments_and_of_the_catalog(tmp_path: Path) -
         ({"method": "fedsan"}, "unknown method 'fedsan'; did you mean 'fedsam'"),
         ({"method": "quick:fedsan"}, "unknown method of 'quick' 'fedsan'; did you mean 'fedsam'"),
         ({"method": "fedsam.py"}, "grid quick has a method named fedsam; rename the file"),
+        (
+            {"method": "idea.py", "seeds": [0, 8, 9]},
+            "seeds=.0,8,9.: grid quick has no runs with seed 8, 9 .allowed: 0, 1, 2",
+        ),
+        (
+            {"method": "idea.py", "grid": "bench1d", "seeds": [0, 1, 99]},
+            "no runs with seed 99 .allowed: 0, 1, 2, 3, 4, 5",
+        ),
+        (
+            {"method": "idea.py", "grid": "bench1d", "seeds": [0, 1]},
+            "seeds=.0,1.: a verdict needs at least 6 seeds .allowed: at least 6 of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9.",
+        ),
+        ({"method": "idea.py", "trials": -1}, "trials=-1 .allowed: a whole number of at least 1, or 0 for no tuning"),
+        ({"method": "idea.py", "trials": "x"}, "trials=x .allowed: a whole number of at least 1, or 0 for no tuning"),
         ({"method": ["idea.py"]}, "allowed: a file or method, and the name of a grid"),
         ({"method": "idea.py", "grid": "fedgf"}, "no stored baselines|unknown grid of stored baselines"),
     ],

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from analysis.comparison.compare import Comparison
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.report.figures.common import OTHER, OWN
-from analysis.comparison.report.tables import metric_words
+from analysis.comparison.report.tables import RELATED_COSTS, metric_words
 from analysis.comparison.report.words import lost_word
 from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
@@ -19,15 +19,13 @@ from analysis.layouts.captions import Caption
 
 _WIDE = 4.5
 _FRONT = "#0072B2"
-_COST_WORDS = {"communicated_mb": "traffic", "gradients": "gradients", "seconds": "seconds"}
-_DRAWN_COSTS = ("communicated_mb", "gradients")
-"""Seconds depend on the machine, and are in the table only."""
+_COST_WORDS = {"communicated_mb": "traffic", "gradients": "gradients"}
 
 
 def draw_costs(comparison: Comparison, width: float) -> ReportFigure:
     """A panel of traffic and one of gradients; the line joins the methods that no other one dominates."""
     frame = costs(comparison.rows, comparison.scores)
-    shown = [cost for cost in _DRAWN_COSTS if cost in stored_costs(comparison.rows)]
+    shown = [cost for cost in RELATED_COSTS if cost in stored_costs(comparison.rows)]
     relative = REFERENCE in comparison.scores.methods
     sign = 1 if comparison.better == "higher" else -1
     with matplotlib.rc_context(STYLE):
