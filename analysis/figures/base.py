@@ -310,7 +310,9 @@ def plain_numbers(axis: Axis, low: float, high: float, decades: int = 2) -> None
     third of a page's width.
     """
     subs = (1, 2, 3, 5) if high < 10 * low else (1, 2, 5) if high < 10**decades * low else (1,)
-    axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]) if high < 3 * low else LogLocator(subs=subs))
+    axis.set_major_locator(
+        MaxNLocator(4, steps=[1, 2, 5, 10], min_n_ticks=3) if high < 3 * low else LogLocator(subs=subs)
+    )
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_locator(NullLocator())
 

@@ -218,7 +218,8 @@ def downloaded(page: "sync_api.Page", name: str) -> pd.DataFrame:
 
 def test_the_data_can_be_downloaded(page: "sync_api.Page") -> None:
     runs, curves = frames()
-    found = downloaded(page, "runs").fillna({"tuning": ""})  # CSV has no empty texts
+    found = downloaded(page, "runs")
+    found["tuning"] = found["tuning"].astype(object).fillna("")  # CSV has no empty texts
     pd.testing.assert_frame_equal(found, runs, check_dtype=False, rtol=1e-5)
     found = downloaded(page, "curves")
     assert set(found) == set(curves)
