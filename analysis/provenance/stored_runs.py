@@ -216,12 +216,13 @@ def has_changed(stored: Row, folder: Path) -> str | None:
     `folder`: that of the stored runs, which has the files of experiments with tuned values.
     """
     name = str(stored["experiment"])
+    known = name in experiment_names()
     file = stored_experiment(folder, name)
-    if name not in experiment_names() and not file.is_file():
+    if not known and not file.is_file():
         return f"experiment {name} is neither in paper_tables nor in '{folder}'"
     path = "/".join(str(stored[column]) for column in IDS)
     try:
-        runs = own_experiment(name if name in experiment_names() else str(file)).cell(path).runs
+        runs = own_experiment(name if known else str(file)).cell(path).runs
     except UserError:
         return f"experiment {name} has no cell {path} any more"
     identities = {run.seed: run.identity for run in runs}

@@ -24,9 +24,6 @@ MARKS = {BETTER: "+", WORSE: "−", UNCLEAR: "", NONE: ""}
 
 COST_TITLES = {"communicated_mb": "traffic (MB)", "gradients": "gradients", "seconds": "seconds"}
 
-RELATED_COSTS = ("communicated_mb", "gradients")
-"""Costs that are drawn, and related to FedAvg's; seconds depend on the machine."""
-
 DISTANCES = (0.0, 0.5, 1.0, 2.0, 5.0)
 """Distances of the table of profiles, in points."""
 
@@ -209,7 +206,7 @@ def profile_table(comparison: Comparison) -> ReportTable:
 def cost_table(comparison: Comparison) -> ReportTable:
     """What runs cost, and which methods no other one dominates."""
     scores = comparison.scores
-    frame = costs(comparison.rows, scores).drop(columns="seconds_relative", errors="ignore")
+    frame = costs(comparison.rows, scores)
     columns = stored_costs(comparison.rows)
     order = frame.sort_values("mean", ascending=scores.better == "lower", kind="stable")
     rows = []

@@ -7,54 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.comparison import adding, baselines
+from analysis.comparison import baselines
 from analysis.comparison.adding import add, collect
 from analysis.comparison.baselines import Baselines, load, save, stored_grids
-from analysis.comparison.overview import grids, overview
-from analysis.comparison.run_table import ANALYSED, RATED, protocol
-from analysis.comparison.tuning.search_budgets import check_budgets
-from analysis.report.requested import RequestedExperiment
-from bench.data.sources.digits import Digits
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
+from analysis.comparison.run_table import ANALYSED, RATED
 from bench.input.errors import UserError
+from tests.analysis.comparison.tiny_grid import TINY, contents, requested, variant
 from tests.analysis.conftest import LITTLE, analyse, train_all
 from tests.commands import fedflat, refused
 from tests.places import ROOT
 
-CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 METHODS = ("fedavg", "fedsam", "wild")
-TINY = Path("results/baselines/tiny")
-LR = {"low": 0.01, "high": 0.5, "log": True}
-FOUND = {f"{partition}/4-of-20": {"training": {"lr": 0.2}} for partition in ("dirichlet-0.1", "iid")}
-TUNED = {"experiment": "little", "trials": 7, "seed": 1000, "validation": 0.2, "score": "best", "rungs": [0.5]}
-
-
-def requested(folder: Path, name: str = "little.yaml") -> RequestedExperiment:
-    return RequestedExperiment(str(folder / name), folder / "results")
-
-
-def quick_run(cell: str = CELL, **changes: object) -> RunConfig:
-    keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return load_experiment("quick", keys).cell(cell).runs[0]
-
-
-def contents(folder: Path = TINY) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
-
-
-def variant(folder: Path, name: str, change: tuple[str, str], method: str = "fedavg", **budget: object) -> str:
-    """A file with other, tuned values of FedAvg in little.yaml, under this label, and its runs."""
-    text = LITTLE.replace("name: little", f"name: {name}").replace(*change).partition("  fedsam:")[0]
-    text = text.replace("fedavg: {}", f"{method}: {json.dumps({'name': 'fedavg', 'where': FOUND})}")
-    tuned = {**TUNED, "ranges": {method: {"lr": LR}}, **budget}
-    (folder / f"{name}.yaml").write_text(f"{text}tuned: {json.dumps(tuned)}\n", encoding="utf-8")
-    train_all(folder / f"{name}.yaml", folder / "results")
-    return f"{name}.yaml"
 
 
 def test_what_is_read_again_is_what_was_stored(little: Path) -> None:
@@ -86,200 +52,6 @@ def test_long_curves_are_thinned_with_both_ends(little: Path, monkeypatch: pytes
     )
     save(TINY, Baselines(runs, curves))
     assert load("tiny").curves["round"].tolist() == [1, 5, 9] * 2
-
-
-def test_untuned_and_tuned_values_stand_side_by_side(little: Path) -> None:
-    add([requested(little)], "tiny")
-    before = load("tiny")
-    add([requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))], "tiny")
-    after = load("tiny")
-    assert set(zip(after.runs["variant"], after.runs["trials"], strict=True)) == {("untuned", 0), ("tuned", 7)}
-    pd.testing.assert_frame_equal(after.of_variant("untuned").runs.reset_index(drop=True), before.runs)
-    assert len(after.of_variant("tuned").runs) == 6
-    lines = " ".join(" ".join(overview("tiny")).split())
-    for words in (
-        "24, 6 of which diverged",
-        "little (18 runs), little_tuned (6 runs)",
-        "tuned (7 trials)",
-        "tuning 7 trials in each setting, rungs 0.5,",
-    ):
-        assert words in lines
-    [_, line] = grids()
-    assert line.split()[:5] == ["tiny", "24", "2", "3", "3"]
-
-
-@pytest.mark.parametrize(
-    ("budget", "why"),
-    [
-        ({"trials": 64}, "trials: 7 and 64"),
-        ({"rungs": []}, "rungs: 0.5 and none"),
-        ({"validation": 0.1}, "validation: 0.2 and 0.1"),
-        ({"seed": 5}, "seed: 1000 and 5"),
-        ({"score": "last"}, "judged: best and last"),
-        ({"set": {"training.rounds": 3}}, "set: none and training.rounds 3"),
-        ({"ranges": {"other": {"lr": {"low": 0.1, "high": 0.2}}}}, r"lr: 0.01 to 0.5 \(log\) and 0.1 to 0.2"),
-        ({"ranges": {"other": {}}}, r"lr: 0.01 to 0.5 \(log\) and none"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_methods_of_different_budgets_are_not_stored_together(little: Path, budget: dict, why: str) -> None:
-    lr = ("lr: 0.1", "lr: 0.2")
-    add([requested(little, variant(little, "little_tuned", lr))], "tiny")
-    before, other = contents(), requested(little, variant(little, "other", lr, "other", **budget))
-    with pytest.raises(UserError, match=rf"budgets of tuning in the runs of fedavg and other \(.*{why};") as caught:
-        add([other], "tiny")
-    assert "\n" not in str(caught.value)
-    assert contents() == before
-    add([requested(little, variant(little, "same", lr, "same", set={"grid.seeds": [0, 1, 2]}))], "tiny")
-    assert len(load("tiny").runs) == 12
-
-
-def test_ranges_of_one_method_are_the_same_everywhere() -> None:
-    rows = [
-        {"method": "one", "trials": 7, "tuning": json.dumps({"ranges": {"rho": LR, **more}})}
-        for more in ({}, {"lr": LR})
-    ]
-    with pytest.raises(UserError, match=r"in the runs of one \(range of lr: none and 0.01 to 0.5 \(log\);"):
-        check_budgets(pd.DataFrame(rows), "here")
-    check_budgets(pd.DataFrame(rows[:1]), "here")
-    check_budgets(pd.DataFrame([{**rows[0], "method": "two", "tuning": ""}, *rows[:1]]), "here")
-
-
-def test_runs_without_a_recorded_budget_hide_no_difference_of_others() -> None:
-    """Runs of earlier versions record the number of trials only, and may be the first ones of a grid or of a method."""
-    old = {"method": "old", "trials": 7, "tuning": ""}
-    one, other = ({**old, "method": name, "tuning": json.dumps({"rungs": r})} for name, r in (("b", [0.5]), ("c", [])))
-    for rows in ([old, one, other], [one, old, other], [one, other, old]):
-        with pytest.raises(UserError, match=r"in the runs of b and c \(rungs: 0.5 and none;"):
-            check_budgets(pd.DataFrame(rows), "here")
-    ranges = [{**old, "tuning": json.dumps({"ranges": {"rho": LR, **more}})} for more in ({}, {"beta": LR})]
-    with pytest.raises(UserError, match=r"in the runs of old \(range of beta: none and"):
-        check_budgets(pd.DataFrame([old, *ranges]), "here")
-    check_budgets(pd.DataFrame([old, one, {**other, "tuning": one["tuning"]}]), "here")
-
-
-def kept(folder: Path, changed: tuple[str, str] = ("", ""), name: str = "kept") -> RequestedExperiment:
-    """A file of tuned values that extends an experiment of the repository, with a change, and its runs."""
-    text = f"""
-name: {name}
-extends: quick
-model: cnn_gn
-training: {{rounds: 1}}
-grid: {{partition: [{{name: iid, clients: 20}}], participation: [{{active: 4}}], seeds: [0, 1]}}
-methods: {{fedavg: {{name: fedavg, where: {{iid/4-of-20: {{training: {{lr: 0.2}}}}}}}}}}
-tuned: {json.dumps({**TUNED, "ranges": {"fedavg": {"lr": LR}}})}
-"""
-    (folder / f"{name}.yaml").write_text(text.replace(*changed) if any(changed) else text, encoding="utf-8")
-    train_all(folder / f"{name}.yaml", folder / "results")
-    return requested(folder, f"{name}.yaml")
-
-
-def test_a_file_of_tuned_values_is_kept_next_to_its_runs(little: Path) -> None:
-    """If it extends an experiment of the repository, so that it can be read there."""
-    add([kept(little)], "tiny", analyses=False)
-    assert sorted(contents()) == ["about.csv", "curves.csv", "kept.yaml", "runs.csv"]
-    add([requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))], "other", analyses=False)
-    assert sorted(contents(TINY.with_name("other"))) == ["about.csv", "curves.csv", "runs.csv"]
-    assert load_experiment(str(TINY / "kept.yaml")).cells() == load_experiment(str(little / "kept.yaml")).cells()
-
-
-OWN = """
-import torch
-from bench.methods.recipe import Components, Recipe
-
-METHOD = Recipe("mine", "Mine", "nobody", Components())
-
-def build(image_shape, classes):
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))
-"""
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("name: fedavg", "file: own.py"),
-        ("model: cnn_gn", "model: own.py:build"),
-        ("model: cnn_gn", "dataset: digits.npz"),
-        ("extends: quick", "extends: base.yaml"),
-    ],
-    ids=["method", "model", "data", "extends"],
-)
-def test_a_file_of_tuned_values_that_needs_other_files_is_not_kept(little: Path, change: tuple[str, str]) -> None:
-    """With --replace, the earlier file of the experiment is removed."""
-    add([kept(little)], "tiny", analyses=False)
-    (TINY / "another.yaml").write_text("name: another\n", encoding="utf-8")
-    write_own_files(little)
-    shutil.rmtree(little / "results" / "runs")
-    add([kept(little, change)], "tiny", analyses=False, replace=True)
-    assert sorted(contents()) == ["about.csv", "another.yaml", "curves.csv", "runs.csv"]
-
-
-def write_own_files(folder: Path) -> None:
-    """A method and a model, images, and an experiment of a user."""
-    (folder / "own.py").write_text(OWN, encoding="utf-8")
-    data = Digits().load()
-    train, test = data.train, data.test
-    arrays = {"x_train": train.images, "y_train": train.labels, "x_test": test.images, "y_test": test.labels}
-    np.savez(folder / "digits.npz", **arrays)
-    (folder / "base.yaml").write_text("name: base\nextends: quick\n", encoding="utf-8")
-
-
-def test_a_file_of_tuned_values_without_runs_is_removed(little: Path) -> None:
-    """Those of an experiment whose runs are all replaced by the same runs of another one."""
-    add([kept(little)], "tiny", analyses=False)
-    add([kept(little, name="again")], "tiny", analyses=False, replace=True)
-    assert sorted(contents()) == ["about.csv", "again.yaml", "curves.csv", "runs.csv"]
-
-
-def test_a_kill_leaves_no_tuned_runs_without_their_file(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = kept(little)
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(adding, "save", killed)
-        add([one], "tiny", analyses=False)
-    assert sorted(contents()) == ["kept.yaml"]
-    add([one], "tiny", analyses=False)
-    assert len(load("tiny").runs) == 2
-
-
-def test_only_cells_that_were_searched_are_stored_as_tuned(little: Path) -> None:
-    """Also those whose trials have all failed; but no other cells of a searched method, and no other methods."""
-    where = json.dumps({"iid/4-of-20": {"training": {"lr": 0.1}}})
-    text = LITTLE.replace("name: little", "name: partly").replace("rho: 0.05}", f"rho: 0.05}}, where: {where}")
-    failed = {"untuned": {"fedsam": {"dirichlet-0.1/4-of-20": "all trials failed: diverged"}}}
-    for section, partitions in (
-        ({"ranges": {"fedsam": {"lr": LR}}}, {"iid"}),
-        ({"ranges": {"fedsam": {"lr": LR}}, **failed}, {"iid", "dirichlet-0.1"}),
-        ({"ranges": {"fedsam": {"lr": LR, "rho": LR}}}, set()),
-        ({"ranges": {}}, set()),
-    ):
-        (little / "partly.yaml").write_text(f"{text}tuned: {json.dumps({**TUNED, **section})}\n", encoding="utf-8")
-        train_all(little / "partly.yaml", little / "results")
-        if not partitions:
-            with pytest.raises(UserError, match=r"partly has no cell that was tuned \(allowed: at least one") as caught:
-                collect(requested(little, "partly.yaml"))
-            assert "\n" not in str(caught.value)
-            continue
-        found = collect(requested(little, "partly.yaml"))
-        assert set(zip(found.runs["method"], found.runs["variant"], strict=True)) == {("fedsam", "tuned")}
-        assert set(found.runs["partition"]) == partitions
-        assert (len(found.runs), set(found.curves["method"])) == (3 * len(partitions), {"fedsam"})
-
-
-def test_baselines_of_earlier_versions_have_no_budget_and_are_read(little: Path) -> None:
-    add([requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))], "tiny")
-    file = TINY / "about.csv"
-    pd.read_csv(file, dtype=str).drop(columns=["checksum", "tuning"]).to_csv(file, index=False)
-    assert set(load("tiny").runs["tuning"]) == {""}
-    assert "tuned (7 trials)" in " ".join(overview("tiny"))
-    add([requested(little, variant(little, "other", ("lr: 0.1", "lr: 0.2"), "other"))], "tiny")
-    assert set(load("tiny").runs.groupby("method")["tuning"].first().str.len() > 0) == {False, True}
-    third = requested(little, variant(little, "third", ("lr: 0.1", "lr: 0.2"), "third", trials=8))
-    with pytest.raises(UserError, match=r"fedavg and third .*trials: 7 and 8"):
-        add([third], "tiny")
 
 
 def test_stored_runs_are_replaced_only_on_request(little: Path) -> None:
@@ -361,7 +133,7 @@ def test_hashes_that_look_like_numbers_stay_text(little: Path) -> None:
 def test_missing_runs_are_counted_with_the_command_that_produces_them(little: Path) -> None:
     add([requested(little)], "tiny")
     before = contents()
-    shutil.rmtree(little / "results" / "runs" / "little" / CELL / "seed-1")
+    shutil.rmtree(little / "results" / "runs" / "little" / "digits/dirichlet-0.1/4-of-20/fedsam" / "seed-1")
     shutil.rmtree(little / "results" / "runs" / "little" / "digits" / "iid" / "4-of-20" / "wild")
     with pytest.raises(UserError, match=r"4 of 18 runs of experiment little are missing") as caught:
         add([requested(little)], "tiny", replace=True)
@@ -446,66 +218,6 @@ def test_runs_that_do_not_fit_the_stored_ones_are_refused(little: Path, change: 
     with pytest.raises(UserError, match=why):
         add([other], "tiny")
     assert contents() == before
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"training__lr": 0.2},
-        {"training__lr_decay": 0.5},
-        {"training__server_lr": 0.5},
-        {"training__aggregation": "uniform"},
-        {"training__clip": 3},
-        {"training__weight_decay": 0.5},
-        {"training__prox_split": True},
-        {"evaluation__every": 7},
-        {"methods__fedsam": {"hyperparameters": {"rho": 0.3}}},
-        {"grid__seeds": [8]},
-    ],
-    ids=lambda c: next(iter(c)),
-)
-def test_a_methods_own_tuning_is_no_part_of_the_protocol(changes: dict[str, object]) -> None:
-    assert quick_run(**changes).identity != quick_run().identity
-    assert protocol(quick_run(**changes)) == protocol(quick_run())
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"training__rounds": 31},
-        {"training__local_epochs": 1},
-        {"training__local_steps": 10},
-        {"training__batch_size": 8},
-        {"training__drop_last": True},
-        {"training__augmentation": {"name": "cutout", "size": 2}},
-    ],
-    ids=lambda c: next(iter(c)),
-)
-def test_what_must_be_shared_is_part_of_the_protocol(changes: dict[str, object]) -> None:
-    assert protocol(quick_run(**changes)) != protocol(quick_run())
-
-
-def test_new_keys_leave_the_protocol_of_the_stored_baselines_as_it_was() -> None:
-    about = pd.read_csv(ROOT / "results" / "baselines" / "quick" / "about.csv")
-    assert protocol(quick_run()) in set(about["protocol"])
-
-
-def test_the_engine_is_no_part_of_the_protocol() -> None:
-    """Its settings change rounding only, and new ones would make stored baselines incomparable."""
-    assert protocol(quick_run(engine__backend="loop", engine__checkpoint_seconds=0)) == protocol(quick_run())
-
-
-def test_settings_are_part_of_the_protocol_and_methods_are_not() -> None:
-    assert protocol(quick_run(CELL.replace("0.1", "0.6"))) != protocol(quick_run())
-    assert protocol(quick_run(CELL.replace("4-of", "10-of"))) != protocol(quick_run())
-    assert protocol(quick_run(CELL.replace("fedsam", "fedgf"))) == protocol(quick_run())
-
-
-def test_the_place_of_images_is_no_part_of_the_protocol() -> None:
-    one, other = ({"dataset": {"name": "image_folder", "root": f"/{place}/photos"}} for place in ("a", "b"))
-    cell = "photos/dirichlet-0.1/4-of-20/fedsam"
-    assert protocol(quick_run(cell, **one)) == protocol(quick_run(cell, **other))
-    assert protocol(quick_run(cell, **one)) != protocol(quick_run())
 
 
 def test_baselines_that_are_not_there(little: Path) -> None:

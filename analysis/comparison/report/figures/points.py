@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from analysis.comparison.compare import Comparison
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.report.figures.common import OTHER, OWN
-from analysis.comparison.report.tables import RELATED_COSTS, metric_words
+from analysis.comparison.report.tables import metric_words
 from analysis.comparison.report.words import lost_word
-from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
+from analysis.comparison.statistics.costs import REFERENCE, RELATED_COSTS, costs, stored_costs
 from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
 from analysis.figures.base import STYLE, most_side_by_side, new_figure, plain_numbers
 from analysis.layouts.captions import Caption
