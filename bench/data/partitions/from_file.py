@@ -14,6 +14,7 @@ from bench.files.column_file import integers, read_columns, texts
 from bench.input.bounds import Count
 from bench.input.content import KnownFile, read_known, stem, with_hash
 from bench.input.errors import UserError
+from bench.input.frozen import LABEL
 
 KIND = "partition file"
 
@@ -54,6 +55,9 @@ class FromFile(Partition):
     name: Literal["from_file"] = "from_file"
     clients: Count = Field(default=1, description="number N of clients; filled in from the file")
     file: Path
+    title: str | None = Field(
+        default=None, pattern=LABEL, description="the name in paths and tables; null: `file-` and the name of the file"
+    )
     order: Order | None = Field(
         default=None, description="labels in the order to which `index` refers, if it is another one"
     )
@@ -72,8 +76,8 @@ class FromFile(Partition):
 
     @property
     def label(self) -> str:
-        """`file` and the name of the file, for example file-cifar10_alpha_0.5."""
-        return "-".join(filter(None, ("file", stem(self.file))))
+        """The title, or `file` and the name of the file, for example file-cifar10_alpha_0.5."""
+        return self.title or "-".join(filter(None, ("file", stem(self.file))))
 
     @property
     def repeats_images(self) -> bool:

@@ -42,6 +42,13 @@ def test_a_split_comes_back_from_its_file(ending, columns, tmp_path):
     assert partition_hash(drawn(partition)) == partition_hash(split)
 
 
+def test_the_title_is_the_label_in_paths(tmp_path):
+    path = write(table_of(drawn(IID(clients=2))), tmp_path / "split.csv")
+    assert FromFile.parse({"file": path, "title": "lda-0"}).label == "lda-0"
+    with pytest.raises(UserError, match="title = 'a/b': allowed are letters"):
+        FromFile.parse({"file": path, "title": "a/b"})
+
+
 def test_not_every_image_need_be_used(tmp_path):
     path = write(pd.DataFrame({"client": [1, 0, 1], "index": [5, 9, 2]}), tmp_path / "few.csv")
     assert [indices.tolist() for indices in drawn(FromFile.parse({"file": str(path)}))] == [[9], [2, 5]]
