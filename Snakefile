@@ -55,6 +55,8 @@ if GROUP:
 PATHS, E, CELL = FLOW.paths, "{experiment}", "{dataset}/{partition}/{participation}/{method}"
 REPORT = FLOW.report(E)
 SHOWN = CELL.replace("{", "{wildcards.")
+# Files of an archive have the times at which it was unpacked, which do not show what was computed from what.
+TRAINED = ancient if FLOW.unpacked else str
 TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 
@@ -170,7 +172,7 @@ rule split:
 
 rule analyse:
     message: "{wildcards.analysis} of " + SHOWN
-    input: PATHS.metrics(E, CELL), FLOW.metrics_compared_with
+    input: TRAINED(PATHS.metrics(E, CELL)), lambda w: [TRAINED(file) for file in FLOW.metrics_compared_with(w)]
     output: PATHS.analysis(E, CELL, "{analysis}")
     params: identity=FLOW.checked_identity, analysis=FLOW.analysis
     log: PATHS.log(E, "{analysis}", CELL)

@@ -31,7 +31,7 @@ TYPES = {".gz": "application/gzip", ".md": "text/markdown", ".tex": "application
 
 @dataclass(frozen=True)
 class Contents:
-    """What an archive contains: the target, what it is, its runs by their place in the archive, and how to render it.
+    """What an archive contains: its targets, what they are, runs by their place in the archive, and how to render it.
 
     `ended` is the time at which the last run ended (ISO 8601). `commands` are `fedflat` commands without options,
     `options` those that all of them need.
@@ -44,6 +44,7 @@ class Contents:
     commands: Sequence[Sequence[str]]
     options: Sequence[str]
     has_models: bool
+    has_reports: bool
     has_own_experiment: bool
 
 
@@ -90,7 +91,7 @@ def readme(contents: Contents) -> str:
         "",
         "| place | content |",
         "| --- | --- |",
-        "| `results/reports/` | tables and figures |",
+        *(["| `results/reports/` | tables and figures |"] if contents.has_reports else []),
         "| `results/runs/` | configuration, metrics, partition, provenance of each run; `metrics.csv` of each cell |",
         "| `results/analysis/`, `results/partitions/` | tidy files of analyses; partitions drawn without training |",
         "| `experiment/` | the files that define the experiment, its analyses, tables and figures |",

@@ -1,4 +1,4 @@
-"""Exports a target of Snakemake as one archive, from which its tables and figures are rendered without training.
+"""Exports targets of Snakemake as one archive, from which their tables and figures are rendered without training.
 
 results/        tidy files, what is rendered from them, and the runs: configuration, metrics, partition and provenance;
                 on request also models and states
@@ -36,7 +36,7 @@ from bench.input.errors import UserError
 from bench.training.directories.run_files import readers
 from bench.training.run_directory import CONFIG, RunDirectory
 
-RESULTS, EXPERIMENT = "results", "experiment"
+RESULTS, EXPERIMENT, REPORTS = "results", "experiment", "results/reports"
 """The folders of an archive."""
 
 REPOSITORY = PAPER_TABLES.parent
@@ -46,19 +46,22 @@ DEFINITIONS = ("analyses.yaml", "claims.yaml", "tables/*.yaml", "figures/*.yaml"
 
 
 def export(
-    name: str,
+    names: Sequence[str],
     archive: Path,
     results: Path,
     overrides: Mapping[str, Any],
     sources: Sequence[str] = (),
     *,
     models: bool = False,
+    reports: bool = True,
 ) -> Contents:
-    """Write the archive of a target, such as quick_table_accuracy; `sources` as for `experiments_with`.
+    """Write the archive of targets, such as quick_table_accuracy; `sources` as for `experiments_with`.
 
-    A `UserError` if the target is unknown, or if one of its files is missing or damaged.
+    Without `reports`, the rendered tables and figures are left out. A `UserError` if a target is unknown, or if one of
+    its files is missing or damaged.
     """
-    targets = find_targets([name], experiments_with(results, overrides, sources))
+    name = " ".join(names)
+    targets = find_targets(names, experiments_with(results, overrides, sources))
     if any(isinstance(target, StudyReport | ReportOnTuning) for target in targets):
         raise UserError(f"{name} is a report, which is not exported (allowed: runs, analyses, tables, figures, pages)")
     if any(isinstance(target, TunedFile) for target in targets):
@@ -80,7 +83,7 @@ def export(
             _copy(file, stage / _below(results, file))
         copies = _copy_definitions([target.requested for target in targets], stage / EXPERIMENT)
         own = [str(copies[file]) for file in (Path(source).resolve() for source in sources) if file in copies]
-        staged = find_targets([name], experiments_with(stage / RESULTS, overrides, own))
+        staged = find_targets(names, experiments_with(stage / RESULTS, overrides, own))
         _check_complete(staged, stage)
         for target in staged:
             target.render()
@@ -92,8 +95,11 @@ def export(
             commands=[[_relative(word, stage) for word in words] for target in staged for words in target.commands()],
             options=["--results", RESULTS, *(f"--set={one}" for one in given)],
             has_models=models,
+            has_reports=reports,
             has_own_experiment=any(target.requested.name_or_file not in experiment_names() for target in staged),
         )
+        if not reports:
+            shutil.rmtree(stage / REPORTS, ignore_errors=True)  # runs have none
         (stage / README).write_text(readme(contents), encoding="utf-8")
         (stage / REQUIREMENTS).write_text(requirements(), encoding="utf-8")
         files |= {file.relative_to(stage).as_posix(): file for file in stage.rglob("*") if file.is_file()}

@@ -91,10 +91,10 @@ def verify(
 
 def export(
     target: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="A target of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick.",
-            metavar="TARGET",
+            help="Targets of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick.",
+            metavar="TARGET...",
         ),
     ],
     experiments: OwnExperiments = None,
@@ -102,25 +102,36 @@ def export(
     models: Annotated[
         bool, typer.Option("--models", help="Include models and states, with which analyses can be repeated.")
     ] = False,
+    reports: Annotated[
+        bool,
+        typer.Option(
+            "--reports/--without-reports",
+            help="Include the rendered tables and figures. Without them, the archive is smaller.",
+        ),
+    ] = True,
     results: Results = Path("results"),
-    out: Annotated[Path | None, file_option("The archive to write. Default: TARGET.zip in the current folder.")] = None,
+    out: Annotated[
+        Path | None, file_option("The archive to write. Default: in the current folder, the first TARGET and .zip.")
+    ] = None,
 ) -> None:
     """Export results as one archive.
 
-    The archive contains what the target shows, and what it is made of: runs with configuration, metrics, partition and
+    The archive contains what the targets show, and what it is made of: runs with configuration, metrics, partition and
     provenance, tidy files, the files of the experiment, versions of libraries, checksums, and a README. Others render
-    the tables and figures from it without training. Everything that the target shows must be computed. The metadata
+    the tables and figures from it without training. Everything that the targets show must be computed. The metadata
     have the form RO-Crate 1.1.
 
     \b
     Examples:
       fedflat export quick_table_accuracy
       fedflat export quick --models --out quick-with-models.zip
+      fedflat export fedgf_table_1 fedgf_figure_4a --without-reports --out fedgf.zip
     """
     from analysis.provenance.export import export as write
 
-    archive = out or Path(f"{target}.zip")
-    contents = write(target, archive, results, overrides_of(set_), experiments or (), models=models)
+    archive = out or Path(f"{target[0]}.zip")
+    given = overrides_of(set_)
+    contents = write(target, archive, results, given, experiments or (), models=models, reports=reports)
     typer.echo(f"{archive}: {len(contents.runs)} runs, {archive.stat().st_size / 2**10:,.0f} KiB")
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 import psutil
 import pytest
 
+from analysis.provenance.archive import unpack
 from bench.training.run_directory import RunDirectory
 from fedflat.command_server import SERVER
 from tests.commands import SNAKEMAKE, run
@@ -201,6 +202,22 @@ def test_a_deleted_table_is_all_that_is_rebuilt(finished):
     snakemake(finished, "mini_table_accuracy")
     assert (tables / "accuracy.md").read_text(encoding="utf-8") == before
     assert {f: f.stat().st_mtime_ns for f in others} == others
+
+
+def test_an_archive_is_rendered_without_training_and_analyses(finished, tmp_path):
+    """Whatever the order in which its files were unpacked."""
+    archive = ["mini", "mini_figure_drift", "--without-reports", "--out", str(tmp_path / "a.zip")]
+    done = run(["fedflat", "export", *archive, "--experiment", MINI, "--results", str(finished / "results")])
+    assert done.returncode == 0, done.stderr
+    unpack(tmp_path / "a.zip", tmp_path / "unpacked")
+    results = tmp_path / "unpacked" / "results"
+    assert not (results / "reports").exists()
+    assert (results / "analysis" / "mini" / CELLS / "fedsam" / "drift.csv").is_file()
+    for file in (results / "runs").rglob("metrics.csv"):
+        file.touch()
+    planned = jobs(snakemake(tmp_path, "-n", results=results))
+    assert planned["page"] == 1
+    assert not {"train", "analyse"} & planned.keys()
 
 
 def edited(folder: Path, name: str, old: str, new: str) -> None:

@@ -45,7 +45,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def exported(target: str, results: Path, archive: Path, **options) -> Path:
-    export(target, archive, results, OVERRIDES, [MINI], **options)
+    export([target], archive, results, OVERRIDES, [MINI], **options)
     return archive
 
 
@@ -149,7 +149,7 @@ def test_what_is_missing_or_damaged_is_not_exported(results, tmp_path):
 def test_runs_of_another_configuration_are_not_exported(target, results, tmp_path):
     stored = rf"'{results}/runs/mini/.*/metrics.csv' holds seed 0 of another configuration"
     with pytest.raises(UserError, match=rf"^{stored} .*\(training.rounds: 2 there, 3 here\): give the --set values"):
-        export(target, tmp_path / "a.zip", results, {**OVERRIDES, "training.rounds": 3}, [MINI])
+        export([target], tmp_path / "a.zip", results, {**OVERRIDES, "training.rounds": 3}, [MINI])
     assert not list(tmp_path.iterdir())
 
 
@@ -190,7 +190,7 @@ def test_a_users_own_experiment_is_exported_with_its_files(tmp_path):
     source = own_experiment(tmp_path / "mine", "ascent.py")
     (tmp_path / "mine/ascent.py").write_text(OWN, encoding="utf-8")
     results = trained(source, tmp_path / "results")
-    contents = export("own_table_accuracy", tmp_path / "a.zip", results, OVERRIDES, [source])
+    contents = export(["own_table_accuracy"], tmp_path / "a.zip", results, OVERRIDES, [source])
     assert contents.has_own_experiment
     unpack(tmp_path / "a.zip", tmp_path / "out")
     shutil.rmtree(tmp_path / "mine")
@@ -209,7 +209,7 @@ def test_a_file_elsewhere_cannot_be_exported_with_an_experiment(tmp_path):
     source = own_experiment(tmp_path / "mine", str(tmp_path / "ascent.py"))
     results = trained(source, tmp_path / "results")
     with pytest.raises(UserError, match="put it into the folder of the experiment's file"):
-        export("own_runs", tmp_path / "a.zip", results, OVERRIDES, [source])
+        export(["own_runs"], tmp_path / "a.zip", results, OVERRIDES, [source])
 
 
 def test_the_command(results, tmp_path):
