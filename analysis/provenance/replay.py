@@ -17,6 +17,7 @@ from bench.engine.local import LocalResult
 from bench.experiments.results import METRICS
 from bench.files.csv_json import read_checked_text
 from bench.host.machine import processor
+from bench.input.errors import UserError
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import device_name, libraries
@@ -73,15 +74,22 @@ class Replay:
             found.append("seeds that were trained together")
         return found
 
-    def rounds(self, count: int) -> range:
-        """The rounds to compute again: `count` rounds, or all if there are fewer, after the latest possible state."""
+    def rounds(self, count: int, first: int | None = None) -> range:
+        """The rounds to compute again: `count` rounds, or all if there are fewer, after the latest possible state.
+
+        With `first`, `count` rounds from that one, or up to the last, and before them those since the latest state. A
+        `UserError` if the run has no such round.
+        """
         done = len(self.metrics)
-        count = min(count, done)
-        states = [
-            r for r in self.run.config.snapshots if r + count <= done and snapshot_file(self.run.path, r).is_file()
-        ]
-        start = max(states, default=0)
-        return range(start + 1, start + count + 1)
+        states = [r for r in self.run.config.snapshots if snapshot_file(self.run.path, r).is_file()]
+        if first is None:
+            count = min(count, done)
+            start = max((r for r in states if r + count <= done), default=0)
+            return range(start + 1, start + count + 1)
+        if first > done:
+            raise UserError(f"the run has no round {first} (allowed: 1 to {done})")
+        start = max((r for r in states if r < first), default=0)
+        return range(start + 1, min(first - 1 + count, done) + 1)
 
     def evaluate(self, comparison: Comparison) -> None:
         """Evaluate the final model, and compare the result with the metrics of the last round."""

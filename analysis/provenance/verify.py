@@ -86,15 +86,18 @@ def verify_cell(folder: Path) -> Verdict:
     return verdict
 
 
-def verify_run(path: Path, rounds: int, device: Devices, *, trust: bool = False) -> Verdict:
-    """Verify a run; compute this number of its rounds again. With `trust`, code in the run may be executed."""
+def verify_run(path: Path, rounds: int, device: Devices, *, first: int | None = None, trust: bool = False) -> Verdict:
+    """Verify a run; compute this number of its rounds again, from the `first` one as `Replay.rounds` explains.
+
+    With `trust`, code in the run may be executed.
+    """
     verdict, threads = Verdict(path), torch.get_num_threads()
     try:
         run = _checked_files(path, verdict)
         if run is not None:
             if trust:
                 trust_code(path)
-            _verify(run, rounds, device, verdict)
+            _verify(run, rounds, first, device, verdict)
     finally:
         torch.set_num_threads(threads)
     return verdict
@@ -127,7 +130,7 @@ def _checked_files(path: Path, verdict: Verdict) -> RunDirectory | None:
     return None if files.differs or files.unverified else run
 
 
-def _verify(run: RunDirectory, rounds: int, device: Devices, verdict: Verdict) -> None:
+def _verify(run: RunDirectory, rounds: int, first: int | None, device: Devices, verdict: Verdict) -> None:
     """Verify what intact files say."""
     with verdict.of("identity"):
         _check_identity(run)
@@ -141,7 +144,7 @@ def _verify(run: RunDirectory, rounds: int, device: Devices, verdict: Verdict) -
     with verdict.of("partition"):
         _check_partition(run)
     with verdict.of("rounds") as found:
-        found.append(_computed_again(run, rounds, device(run)))
+        found.append(_computed_again(run, rounds, first, device(run)))
 
 
 def _check_identity(run: RunDirectory) -> None:
@@ -193,7 +196,7 @@ def _check_partition(run: RunDirectory) -> None:
         raise DamagedFileError(file, "its labels are not those of the images", run.remedy)
 
 
-def _computed_again(run: RunDirectory, count: int, device: torch.device) -> str:
+def _computed_again(run: RunDirectory, count: int, first: int | None, device: torch.device) -> str:
     """Compute rounds again, evaluate the final model again, and say in words what is equal.
 
     A `DifferenceError` if something differs that must be equal, or by more than rounding explains.
@@ -201,10 +204,10 @@ def _computed_again(run: RunDirectory, count: int, device: torch.device) -> str:
     try:
         setup = RunSetup.build(run.config, device, run.split())
         replay, comparison = Replay(run, setup), Comparison(setup.objective.precision)
-        rounds, done, again = replay.rounds(count), len(replay.metrics), []
+        rounds, done, again = replay.rounds(count, first), len(replay.metrics), []
         if rounds:
-            first, last = rounds[0], rounds[-1]
-            again.append(f"{f'rounds {first} to' if first < last else 'round'} {last} of {done}")
+            start, last = rounds[0], rounds[-1]
+            again.append(f"{f'rounds {start} to' if start < last else 'round'} {last} of {done}")
             replay.compute(rounds, comparison)
         if (run.path / FINAL).is_file() and not run.diverged:
             again.append("the evaluation of the final model")

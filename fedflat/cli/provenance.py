@@ -36,6 +36,15 @@ def verify(
     rounds: Annotated[
         int, typer.Option(help="How many rounds of each run are computed again.", min=0, metavar="N")
     ] = 1,
+    first: Annotated[
+        int | None,
+        typer.Option(
+            help="The first of these rounds. Computing begins at the latest stored state before it. Default: after the "
+            "latest stored state that has enough rounds after it.",
+            min=1,
+            metavar="ROUND",
+        ),
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Execute the user-defined code in the runs. Read it first.")
     ] = False,
@@ -59,6 +68,7 @@ def verify(
     Examples:
       fedflat verify results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam
       fedflat verify results/runs/quick --rounds 5
+      fedflat verify results/runs/quick --rounds 5 --first 12
     """
     started = time.perf_counter()
     keep_freed_memory()
@@ -80,7 +90,7 @@ def verify(
     runs, cells = (list(dict.fromkeys(path for paths in kind for path in paths)) for kind in zip(*found, strict=True))
     differing: list[str] = []
     for path in [*runs, *cells]:
-        verdict = verify_cell(path) if path in cells else verify_run(path, rounds, device_of, trust=trust)
+        verdict = verify_cell(path) if path in cells else verify_run(path, rounds, device_of, first=first, trust=trust)
         typer.echo(str(verdict))
         if verdict.differs:
             differing.append(str(verdict.about))

@@ -93,6 +93,22 @@ def test_an_intact_run_is_verified(rounds, again, scaffold):
 
 
 @pytest.mark.parametrize(
+    ("first", "again"),
+    [(1, "rounds 1 to 2"), (2, "rounds 1 to 3"), (3, "rounds 3 to 4"), (4, "rounds 3 to 5"), (5, "round 5")],
+)
+def test_rounds_are_computed_again_from_the_state_before_the_first(first, again, scaffold):
+    """States are stored after rounds 2 and 4."""
+    verdict = verify_run(scaffold, 2, lambda _: CPU, first=first)
+    assert f"partition, {again} of 5 and " in str(verdict)
+    assert "with the same bits" in str(verdict)
+
+
+def test_a_round_that_the_run_lacks_is_not_verified(scaffold):
+    verdict = verify_run(scaffold, 1, lambda _: CPU, first=6)
+    assert verdict.unverified == ["rounds (the run has no round 6 (allowed: 1 to 5))"]
+
+
+@pytest.mark.parametrize(
     "changed",
     [
         config("fedgamma", **{"engine.backend": "cohort"}),
