@@ -20,7 +20,10 @@ TRIPLES = {
     "fedsam": Triple("sam", "none", "average"),
     "fedspeed": Triple("sam", "feddyn", "feddyn"),
 }
-VALUES = '{"hyperparameters.rho": 0.1, "training.lr": 0.2}'
+VALUES = (
+    '{"hyperparameters.rho": 0.1, "hyperparameters.server.beta": 0.9, "hyperparameters.swa.cycle": 1, '
+    '"training.lr": 0.2}'
+)
 
 
 def row(label: str, triple: Triple, setting: tuple[str, str], score: float | None, **changes: Any) -> dict[str, Any]:
@@ -58,7 +61,8 @@ def store_tuned(folder: Path, name: str, scores: Mapping[str, float], **changes:
 
 def store_runs(folder: Path, accuracies: Mapping[str, float], own: tuple[str, ...], seeds: int = 10) -> None:
     """The runs of these methods as baselines of `grid`, those of `own` as those of `grid_composed`."""
-    values = {"hyperparameters": '{"rho": 0.1}', "training": '{"lr": 0.2}', "variant": "tuned", "trials": 2}
+    hyperparameters = '{"rho": 0.1, "server.beta": 0.9, "swa": {"cycle": 1}}'
+    values = {"hyperparameters": hyperparameters, "training": '{"lr": 0.2}', "variant": "tuned", "trials": 2}
     table = runs(accuracies, seeds).assign(**values)
     table["train_accuracy"] = table["test_accuracy"] + 1.0
     table = table.reindex(columns=run_columns()).assign(experiment="e", code="c", configuration="{}")

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -172,11 +173,17 @@ def _check_values(runs: pd.DataFrame, search: Search) -> None:
         trained = {kind: json.loads(cells.loc[cell, kind.removesuffix(".")]) for kind in (TRAINING, HYPERPARAMETERS)}
         for place, value in json.loads(row["values"]).items():
             kind = TRAINING if place.startswith(TRAINING) else HYPERPARAMETERS
-            found = trained[kind]
-            for name in place.removeprefix(kind).split("."):
-                found = found.get(name) if isinstance(found, dict) else None
+            found = _value_at(place.removeprefix(kind), trained[kind])
             if found != value:
                 raise UserError(
                     f"the stored runs of {'/'.join(cell)} have {place} = {found}, and the stored search {search.name} "
                     f"has found {value}: store both again"
                 )
+
+
+def _value_at(place: str, values: Any) -> Any:
+    """The value at a place, which is a key, such as server.beta, or a path, such as swa.cycle; None without one."""
+    if not isinstance(values, dict):
+        return None
+    head, _, rest = place.partition(".")
+    return values[place] if place in values else _value_at(rest, values.get(head))
