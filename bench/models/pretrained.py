@@ -2,16 +2,15 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import Field
 from torch import nn
 
 from bench.data.root import data_root
-from bench.input.errors import UserError, unknown
 from bench.models.base import ImageShape, NamedModel
-from bench.models.weights import StateDict, Weights, is_in, load_weights, read_weights
+from bench.models.frozen_parts import freeze
+from bench.models.weights import StateDict, Weights, load_weights, read_weights
 
 log = logging.getLogger("fedflat.weights")
 
@@ -28,7 +27,8 @@ class PretrainedModel(NamedModel):
         "a file of tensors by name (safetensors, or torch.save of a state dictionary); null: random ones",
     )
     frozen: tuple[str, ...] = Field(
-        default=(), description="parts that are neither trained nor sent, by the names of their modules"
+        default=(),
+        description="parts that are neither trained nor sent, by the names of their modules; their buffers stay, too",
     )
 
     @property
@@ -59,17 +59,3 @@ class PretrainedModel(NamedModel):
     def fitted(self, weights: StateDict, image_shape: ImageShape) -> StateDict:
         """The weights as they are used for images of this shape."""
         return weights
-
-
-def freeze(module: nn.Module, parts: Sequence[str]) -> None:
-    """Parameters of these parts require no gradients. A `UserError` if a part does not exist, or if none remains."""
-    names = [name for name, _ in module.named_parameters()]
-    for part in parts:
-        if not any(is_in(name, [part]) for name in names):
-            modules = [name for name, _ in module.named_modules() if name]
-            raise unknown("part of the model in frozen", part, modules)
-    if all(is_in(name, parts) for name in names):
-        raise UserError("frozen has all parts of the model (allowed: some of them, so that parameters are trained)")
-    for name, parameter in module.named_parameters():
-        if is_in(name, parts):
-            parameter.requires_grad_(False)

@@ -13,7 +13,7 @@ from bench.engine.objective import Objective
 from bench.input.errors import UserError
 from bench.models import build_model, parse_model
 from bench.models.architectures.vit import POSITIONS, ViTB32Choice
-from bench.models.pretrained import freeze
+from bench.models.frozen_parts import freeze
 from bench.models.weights import Published, load_weights, read_weights
 from fedflat import simulate
 from tests.file_server import served
