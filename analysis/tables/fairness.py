@@ -88,7 +88,7 @@ def _departs_as_meant(run: RunConfig, own: RunConfig, column: Column) -> set[str
 def has_reading(runs: Iterable[tuple[RunConfig, RunConfig]], column: Column) -> bool:
     """Whether a column shows its reading: one of its runs has the reading's values of all keys in which it departs.
 
-    `runs`: the runs of the column, each with that of the paper's own experiment; without any, nothing speaks against it.
+    `runs`: the runs of the column, each with that of the paper's own experiment; without any, the reading stays.
     """
     departs = set() if column.reading is None else {*column.reading.departs}
     pairs = list(runs) if departs else []

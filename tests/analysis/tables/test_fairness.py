@@ -208,9 +208,9 @@ def test_readings_are_counted_apart_from_the_papers_own_setting(
 def test_a_table_with_weights_of_the_user_does_not_say_that_they_are_random(tmp_path: Path) -> None:
     """Each of Table 7's columns shows its reading, without pre-training, only while its runs have random weights."""
     (tmp_path / "mine.pt").write_bytes(b"weights, which are not read here")
-    given = {f"parts.{part}.model.weights": str(tmp_path / "mine.pt") for part in ("landmarks", "landmarks_centralized")}
+    given = [f"parts.{part}.model.weights" for part in ("landmarks", "landmarks_centralized")]
     for keys in ((), (0,), (0, 1)):
-        overrides = {key: given[key] for k, key in enumerate(given) if k in keys}
+        overrides = {given[k]: str(tmp_path / "mine.pt") for k in keys}
         table = judged("fedsam_caldarola", "7", load_experiment("fedsam_caldarola", overrides))
         random = [column.reading is not None for column in table.layout.columns]
         assert random == [k not in keys for k in range(2)]
