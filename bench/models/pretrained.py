@@ -2,15 +2,25 @@
 
 import logging
 from abc import abstractmethod
+from pathlib import Path
 from typing import ClassVar
 
+import torch
 from pydantic import Field
 from torch import nn
 
 from bench.data.root import data_root
 from bench.models.base import ImageShape, NamedModel
 from bench.models.frozen_parts import freeze
-from bench.models.weights import StateDict, Weights, load_weights, read_weights
+from bench.models.weights import (
+    PublishedWeights,
+    StateDict,
+    Weights,
+    WeightsFile,
+    kept_tensors,
+    load_weights,
+    read_weights,
+)
 
 log = logging.getLogger("fedflat.weights")
 
@@ -49,12 +59,25 @@ class PretrainedModel(NamedModel):
         """The module with its initial weights. Frozen parameters require no gradients."""
         module = self.new(image_shape, classes)
         if self.weights is not None:
-            file = self.weights.path(self.registered_name(), data_root())
-            weights = self.fitted(read_weights(file), image_shape)
+            file, weights = self._read(self.weights, image_shape)
             kept = load_weights(module, weights, self.new_parts, f"the weights '{file}'")
             log.info("%s starts from '%s'; random: %s", self.registered_name(), file, ", ".join(kept) or "nothing")
         freeze(module, self.frozen)
         return module
+
+    def check(self, image_shape: ImageShape, classes: int) -> None:
+        """See `ModelChoice`. The weights are read, but not loaded."""
+        with torch.device("meta"):
+            module = self.new(image_shape, classes)
+        if self.weights is not None:
+            file, weights = self._read(self.weights, image_shape)
+            kept_tensors(module, weights, self.new_parts, f"the weights '{file}'")
+        freeze(module, self.frozen)
+
+    def _read(self, weights: WeightsFile | PublishedWeights, image_shape: ImageShape) -> tuple[Path, StateDict]:
+        """The file, and its tensors as they are used for images of this shape."""
+        file = weights.path(self.registered_name(), data_root())
+        return file, self.fitted(read_weights(file), image_shape)
 
     def fitted(self, weights: StateDict, image_shape: ImageShape) -> StateDict:
         """The weights as they are used for images of this shape."""

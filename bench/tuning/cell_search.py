@@ -16,6 +16,7 @@ from bench.experiments.results import TRIALS
 from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.input.content import short_hash
 from bench.input.errors import UserError, located
+from bench.training.early_checks import check_before_loading
 from bench.training.run_setup import load_dataset
 from bench.tuning.given import searched
 from bench.tuning.halving import Step, enumerated, next_step, rounds_of_rungs, winner
@@ -92,7 +93,10 @@ class CellSearch:
     def identity(self) -> str:
         """Hash of what two searches have in common whose results can be used together; not the number of trials."""
         first = self.trials[0].run
-        data = load_dataset(first.dataset, data_root()).content_hash() if first.dataset.own else None
+        data = None
+        if first.dataset.own:
+            check_before_loading(first, data_root())
+            data = load_dataset(first.dataset, data_root()).content_hash()
         ranges = {place: str(search) for place, search in self.ranges.items()}
         return short_hash(json.dumps([first.identity, ranges, self.rungs, self.judged, self.report, data]))
 
