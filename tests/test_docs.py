@@ -99,6 +99,7 @@ NOT_RUN = {
     "export FEDFLAT_DATA=/scratch/data": "changes the shell",
     "fedflat data check cifar10 --root /scratch/data": "needs a downloaded data set",
     "fedflat data prepare cifar10 --root /scratch/data --download": "downloads a data set",
+    "fedflat data prepare fedsam_caldarola cityscapes_uniform": "needs a downloaded data set",
     f"fedflat run quick {CELLS}/fedsam --device cuda": "needs a GPU",
     "fedflat plan fedgf_table_1": "times a large network; tests/analysis/planning runs it on small ones",
     "fedflat baselines add quick_all --grid quick --without-analyses": "needs 312 runs; tests/analysis/comparison has "
