@@ -15,11 +15,11 @@ from analysis.layouts.titles import partition_title
 from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
 from bench.data.sources import parse_source
+from bench.experiments.data_sets import check_partition
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import PARTITION, ResultPaths
 from bench.files.csv_json import write_csv
 from bench.input.errors import unknown
-from bench.training.early_checks import check_partition
 from bench.training.run_directory import partition_table
 from bench.training.run_setup import load_dataset, split_of
 

@@ -19,6 +19,7 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.data.root import data_root
 from bench.data.sources.base import Form, Source
+from bench.experiments.data_sets import check_model_for
 from bench.experiments.experiment import Cell, Experiment, unused_where
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
@@ -30,7 +31,6 @@ from bench.input.content import short_hash
 from bench.input.errors import UserError, raise_all, unknown
 from bench.models.base import ModelChoice, NamedModel
 from bench.training.directories.shared_runs import shared_run
-from bench.training.early_checks import check_model_for
 from bench.training.run_directory import is_complete, is_finished
 from bench.tuning.cell_search import CellSearch
 from bench.tuning.given import check_names

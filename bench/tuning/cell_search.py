@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 
 from bench.data.root import data_root
+from bench.experiments.data_sets import check_before_loading
 from bench.experiments.experiment import Cell, Experiment
 from bench.experiments.results import TRIALS
 from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.input.content import short_hash
 from bench.input.errors import UserError, located
-from bench.training.early_checks import check_before_loading
 from bench.training.run_setup import load_dataset
 from bench.tuning.given import searched
 from bench.tuning.halving import Step, enumerated, next_step, rounds_of_rungs, winner

@@ -9,6 +9,7 @@ import torch
 
 from bench.data.root import data_root
 from bench.engine.checkpoint import CHECKPOINTS
+from bench.experiments.data_sets import check_before_loading
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import write_bytes
 from bench.host.memory import Budgets
@@ -17,7 +18,6 @@ from bench.input.content import read_own, short_hash
 from bench.input.errors import UserError
 from bench.input.user_code import failure, line_of
 from bench.training.directories.working_directory import publish, remove_stale, working_directory
-from bench.training.early_checks import check_before_loading
 from bench.training.run_directory import is_complete, is_finished
 from bench.training.run_setup import RunSetup
 from bench.training.training_run import AT_START, CLIENTS, TrainingRun

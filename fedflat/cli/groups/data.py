@@ -169,10 +169,10 @@ def split(
     Example:
       fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
     """
+    from bench.experiments.data_sets import check_partition
     from bench.experiments.experiment import load_experiment
     from bench.experiments.results import ResultPaths
     from bench.files.csv_json import write_csv
-    from bench.training.early_checks import check_partition
     from bench.training.run_directory import partition_table
     from bench.training.run_setup import load_dataset, split_of
 
