@@ -125,7 +125,7 @@ def simulate(
     - `prox_split`: whether the term λw of a proximal method is added to the weight decay, and so not clipped.
     - `buffers`: what happens to the model's buffers, such as the statistics of BatchNorm: `average`, they are sent and
       averaged like parameters; `local`, each client keeps its own, and the evaluated model has the mean of the
-      participants' buffers; `refuse`, the model must not have any.
+      participants' buffers; `refuse`, the model must not have any outside of its frozen parts.
     - `seed`: seed of partition, participation, mini-batches and a method's random numbers; the initial model does not
       depend on it.
     - `engine`: back end, which changes speed, and numbers by rounding only: `loop`, `parallel`, `cohort` or `graph` as

@@ -18,6 +18,7 @@ from bench.experiments.experiment import load_experiment
 from bench.methods.compose import SLOTS
 from bench.methods.user_file import recipe_from_file
 from fedflat.cli.app import app
+from fedflat.cli.options import assignment, overrides_of
 from tests.documents import PAGES, Page, run
 from tests.gpu.__main__ import parser
 from tests.places import ROOT
@@ -98,6 +99,7 @@ NOT_RUN = {
     "export FEDFLAT_DATA=/scratch/data": "changes the shell",
     "fedflat data check cifar10 --root /scratch/data": "needs a downloaded data set",
     "fedflat data prepare cifar10 --root /scratch/data --download": "downloads a data set",
+    "fedflat data prepare fedsam_caldarola cityscapes_uniform": "needs a downloaded data set",
     f"fedflat run quick {CELLS}/fedsam --device cuda": "needs a GPU",
     "fedflat plan fedgf_table_1": "times a large network; tests/analysis/planning runs it on small ones",
     "fedflat baselines add quick_all --grid quick --without-analyses": "needs 312 runs; tests/analysis/comparison has "
@@ -247,6 +249,28 @@ def check_words(command: str, folder: Path) -> None:
         parser().parse_args(words)
     else:
         assert program in ("xdg-open", "source", "export", "tensorboard"), f"unknown program in {command}"
+
+
+PAPERS = {page.path.parent.name: page for page in PAGES.values() if page.path.parent.parent.name == "paper_tables"}
+"""The README of each folder of `paper_tables`."""
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_commands_in_sentences_of_a_paper(paper: str, tmp_path):
+    """Commands exist, and each cell of the paper's experiment can be resolved with the values of `--set`."""
+    for command in re.findall(r"`(fedflat \w+ [^`]+)`", PAPERS[paper].text):  # not a name alone, such as fedflat plan
+        check_words(command, tmp_path)
+    (tmp_path / "FILE").write_bytes(b"weights, for example")
+    given = re.findall(r"`--set ([^`]+)`", PAPERS[paper].text)
+    overrides = overrides_of([assignment(one.replace("=FILE", f"={tmp_path / 'FILE'}")) for one in given])
+    if overrides:
+        assert load_experiment(paper, overrides).cells()
+
+
+def test_sentences_of_papers_have_commands_and_values():
+    texts = "".join(page.text for page in PAPERS.values())
+    assert "`fedflat weights download vit_b_32`" in texts
+    assert "`--set parts.landmarks.model.weights=FILE`" in texts
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES.values() if page.blocks("python")], ids=str)

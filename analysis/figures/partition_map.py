@@ -15,6 +15,7 @@ from analysis.layouts.titles import partition_title
 from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
 from bench.data.sources import parse_source
+from bench.experiments.data_sets import check_partition
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import PARTITION, ResultPaths
 from bench.files.csv_json import write_csv
@@ -57,7 +58,9 @@ def draw_partitions(
         raise unknown(f"partition of experiment {experiment.name}", label, labels)
     for name, part, partition in splits:
         if label in (None, partition.label):
-            data = load_dataset(parse_source(part.dataset), root)
+            source = parse_source(part.dataset)
+            check_partition(partition, source, root)
+            data = load_dataset(source, root)
             split = split_of(partition, data, seed)
             clients = f"{partition.clients} clients" if partition.clients > 1 else "1 client"
             folder = paths.drawn_partition(experiment.name, name, partition.label, partition.clients, seed)

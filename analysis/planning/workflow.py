@@ -1,7 +1,7 @@
 """Functions for the Snakefile: experiments, cells, files, and the options of jobs."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -19,7 +19,8 @@ from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.data.root import data_root
-from bench.data.sources.base import Source
+from bench.data.sources.base import Form, Source
+from bench.experiments.data_sets import check_model_for
 from bench.experiments.experiment import Cell, Experiment, unused_where
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
@@ -29,6 +30,7 @@ from bench.experiments.run_config import RunConfig
 from bench.host.torch_device import resolved_name
 from bench.input.content import short_hash
 from bench.input.errors import UserError, raise_all, unknown
+from bench.models.base import ModelChoice, NamedModel
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete, is_finished
 from bench.tuning.cell_search import CellSearch
@@ -277,23 +279,27 @@ class Workflow:
 
     @one_line_errors
     def require_data(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:
-        """End Snakemake with instructions if data sets are missing that these jobs need.
+        """End Snakemake with instructions if data sets or weights are missing that these jobs need, or do not fit.
 
         `jobs`: the name of the rule, and its wildcards. Training does not need the data if other experiments have the
-        runs.
+        runs. A model is compared with the data set if its images take long to decode; a user-defined one by the first
+        job only, because no code of a user is executed here.
         """
         wanted: dict[str, Source] = {}
+        models: dict[tuple[str, str], tuple[ModelChoice, Source]] = {}
         for rule, w in jobs:
             if rule in ("train", "split", "tune", "analyse"):
                 runs = self.cell(w).runs
-                if runs[0].dataset.label not in wanted and not (rule == "train" and self._has_runs(w, runs)):
-                    wanted[runs[0].dataset.label] = runs[0].dataset
-        missing = []
-        for _, source in sorted(wanted.items()):
-            try:
-                source.require(data_root())
-            except UserError as error:
-                missing.append(str(error))
+                source, model = runs[0].dataset, runs[0].model
+                key = model.label, source.label
+                is_new = source.label not in wanted or (rule != "split" and key not in models)
+                if is_new and not (rule == "train" and self._has_runs(w, runs)):
+                    wanted[source.label] = source
+                    if rule != "split":
+                        models[key] = model, source
+        missing = [str(error) for _, source in sorted(wanted.items()) if (error := _missing(source)) is not None]
+        if not missing:
+            missing += dict.fromkeys(str(error) for error in _unfit(models.values()))
         if missing:
             raise UserError("; ".join(missing))
 
@@ -453,6 +459,30 @@ class Workflow:
     def unknown_target(self, w: Wildcards) -> list[Path]:
         """End Snakemake with a line that suggests the nearest target."""
         raise unknown("target", w.target, {*self.targets, "all"})
+
+
+def _missing(source: Source) -> UserError | None:
+    """The error if files of a data set are missing."""
+    try:
+        source.require(data_root())
+    except UserError as error:
+        return error
+    return None
+
+
+def _unfit(pairs: Iterable[tuple[ModelChoice, Source]]) -> Iterator[UserError]:
+    """The errors of models that do not fit their data sets; each model is checked once for each form of a sample."""
+    seen = set[tuple[str, Form | None]]()
+    for model, source in pairs:
+        if not isinstance(model, NamedModel):
+            continue
+        try:
+            form = source.form(data_root())
+            if (model.label, form) not in seen:
+                seen.add((model.label, form))
+                check_model_for(model, source, data_root())
+        except UserError as error:
+            yield error
 
 
 def _searched(experiment: Experiment, path: str) -> str:

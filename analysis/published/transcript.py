@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.experiments.address import CellAddress
@@ -167,9 +168,12 @@ def _number(text: str) -> float | None:
 
 
 def _text(value: Any) -> str:
-    """A value as transcripts write it: null, true, 0.1, 512×1024 for a size; options are separated by commas."""
+    """A value as transcripts write it: null, true, 0.1, 512×1024 for a size; options are separated by commas. A file
+    has its name only, because its folder says nothing to readers on other machines."""
     if value is None:
         return "null"
+    if isinstance(value, Path):
+        return value.name
     if isinstance(value, (tuple, list)):
         return "×".join(map(_text, value))
     if isinstance(value, Mapping):

@@ -85,6 +85,16 @@ def _departs_as_meant(run: RunConfig, own: RunConfig, column: Column) -> set[str
     return {key for key in column.reading.departs if value_of(ours, key) == value_of(meant, key)}
 
 
+def has_reading(runs: Iterable[tuple[RunConfig, RunConfig]], column: Column) -> bool:
+    """Whether a column shows its reading: one of its runs has the reading's values of all keys in which it departs.
+
+    `runs`: the runs of the column, each with that of the paper's own experiment; without any, the reading stays.
+    """
+    departs = set() if column.reading is None else {*column.reading.departs}
+    pairs = list(runs) if departs else []
+    return not pairs or any(_departs_as_meant(run, own, column) == departs for run, own in pairs)
+
+
 def _other_evaluation(run: RunConfig, own: RunConfig, column: Column, of_table: FinalValue) -> str:
     """Why a column needs other evaluations than those of a run; empty if it does not.
 

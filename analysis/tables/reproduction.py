@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.published.numbers import PublishedNumber, find, fitting, published
 from analysis.tables.counterparts import Place
-from analysis.tables.fairness import FAIR, Fairness, fairness
+from analysis.tables.fairness import FAIR, Fairness, fairness, has_reading
 from analysis.tables.foot import foot
 from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.published_keys import keys_of, of_entry
@@ -20,7 +20,9 @@ from analysis.verdicts.equivalence import Noise, pooled, pooled_deviations
 from analysis.verdicts.margins import Margin, Repetitions, rules
 from analysis.verdicts.orders import Order, order
 from analysis.verdicts.verdict import Verdict, verdict
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, own_experiment
+from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 
 
@@ -43,8 +45,9 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
     Only runs with the settings that the paper states are judged. A `UserError` if several published numbers fit one
     entry.
     """
-    layout, numbers, quoted = table.layout, published(paper), table.quotations
+    numbers, quoted = published(paper), table.quotations
     papers_own = {name: own_experiment(name) for name in {paper, *([] if quoted is None else [quoted.paper])}}
+    layout = _with_true_readings(table.layout, experiment, papers_own[paper])
     finals = layout.final_values(experiment)
 
     def compared(entry: Entry, place: Place) -> Compared:
@@ -70,8 +73,26 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
         ]
         entries.append(tuple(zip(*(of_column for of_column, _ in columns), strict=True)))
         summaries.append(_with_orders_once(layout.columns, [summary for _, summary in columns]))
-    judged = replace(table, published=tuple(entries), summaries=tuple(summaries))
+    judged = replace(table, layout=layout, published=tuple(entries), summaries=tuple(summaries))
     return replace(judged, foot=foot(judged, experiment, paper))
+
+
+def _with_true_readings(layout: TableLayout, experiment: Experiment, papers_own: Experiment) -> TableLayout:
+    """The layout without readings that none of their runs has, because a user has set other values of their keys."""
+
+    def runs(column: Column) -> Iterator[tuple[RunConfig, RunConfig]]:
+        settings = {setting for block in layout.blocks for setting in layout.settings_of(block, column, experiment)}
+        for cell in itertools.starmap(CellAddress, itertools.product(settings, layout.methods)):
+            if experiment.has_cell(cell) and papers_own.has_cell(cell):
+                yield experiment.cell(cell.path).runs[0], papers_own.cell(cell.path).runs[0]
+
+    if experiment.scale != "paper":  # stand-ins, of which nothing is judged
+        return layout
+    columns = (
+        column if has_reading(runs(column), column) else column.model_copy(update={"reading": None})
+        for column in layout.columns
+    )
+    return layout.model_copy(update={"columns": tuple(columns)})
 
 
 def _judged(column: Column, rows: Sequence[Compared], paper: str) -> tuple[list[PublishedEntry], ColumnSummary]:

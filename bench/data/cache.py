@@ -68,8 +68,12 @@ def signature(files: Iterable[Path], base: Path) -> list[tuple[str, int, int]]:
     """Path below `base`, size and time of change of every file. If one of them differs, the source has changed.
 
     As for make, a file with the same size and time counts as unchanged; `fedflat data check` reads it completely.
+    Raises `UserError` if the system denies access.
     """
-    return [(str(file.relative_to(base)), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files]
+    try:
+        return [(str(file.relative_to(base)), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files]
+    except PermissionError as error:
+        raise UserError(f"cannot read '{error.filename}': {error.strerror}") from None
 
 
 def in_chunks(samples: Samples, size: int = 2000) -> Iterator[Samples]:
@@ -113,6 +117,14 @@ def cached_together(
     if found is None:
         raise UserError(f"the cache '{place}' cannot be read after it was written; delete it and try again")
     return found
+
+
+def stored_shape(place: Path) -> tuple[int, ...] | None:
+    """The shape `[n, ...]` of the inputs in the folder `place`; None if it has none. Only the meta data are read."""
+    try:
+        return tuple(read_checked_json(place / META, "it is not used")["shape"])
+    except (OSError, ValueError, KeyError, TypeError, UserError):  # missing, or damaged
+        return None
 
 
 def is_cached(place: Path, key: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """The commands `fedflat data list`, `check` and `prepare`, for data sets by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.data.sources import SOURCES, SUFFIX, parse_source
@@ -25,8 +25,8 @@ def listing(root: Path) -> str:
     head = ("name", "training + test", "sample", "classes", "MB", "status", "licence", "source")
     rows = [(name, *source.overview(root)) for name, source in SOURCES.items()]
     note = (
-        f"data root: '{root}'; status: missing, archive (to be unpacked), files (to be decoded), ready; "
-        "'fedflat data check NAME' verifies"
+        f"data root: '{root}'; status: missing, archive (to be unpacked), files (to be decoded), ready (with the "
+        "sizes of decoded image files); 'fedflat data check NAME' verifies"
     )
     return "\n".join([*aligned([head, *rows]), note])
 
@@ -37,20 +37,32 @@ def check(name: str, root: Path) -> Iterator[str]:
 
 
 def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
-    """Unpacks and decodes a data set, so that runs only have to map it into memory. Reports each step."""
-    sources = _sources(name)
-    if isinstance(sources[0], Published):
-        for needed in sources[0].needs:
-            for variant in needed.variants():
-                variant.prepare(root, fetch=fetch)
+    """As `prepare_all`, for a data set by name: all its variants with their default options."""
+    return prepare_all(_sources(name), root, fetch=fetch)
+
+
+def prepare_all(sources: Sequence[Source], root: Path, *, fetch: bool) -> Iterator[str]:
+    """Unpacks and decodes data sets, so that runs only have to map them into memory. Reports each step."""
+    if not fetch:
+        for source in sources:  # before one is decoded, which can take hours
+            source.require(root)
+    needed = dict.fromkeys(one for source in sources if isinstance(source, Published) for one in source.needs)
+    for variant in (variant for one in needed for variant in one.variants()):
+        variant.prepare(root, fetch=fetch)
     for source in sources:
         data = source.prepare(root, fetch=fetch)
         counts = f"{len(data.train):,} training and {len(data.test):,} test samples"
-        yield f"{data.name}: {counts} in {data.classes} classes, hash {data.content_hash()}"
+        shape = "×".join(map(str, data.image_shape))
+        yield f"{data.name}: {counts} in {data.classes} classes, hash {data.content_hash()}, sample {shape}"
 
 
 def _sources(name: str) -> list[Source]:
     """All variants of the data set of this name, or the user-defined one: a folder, an npz file, `file.py:function`."""
+    if name.lstrip().startswith("{"):
+        raise UserError(
+            f"'{name}' is a mapping (allowed: the name of a data set, or the path of your own data; 'fedflat data "
+            "prepare EXPERIMENT PART' prepares a data set with the options of an experiment)"
+        )
     if ":" in name or name.endswith(SUFFIX):
         return [parse_source(name)]
     if name not in SOURCES and expanded(name, "the folder").is_dir():

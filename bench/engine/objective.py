@@ -12,6 +12,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from bench.input.errors import UserError
 from bench.methods.common.buffers import Mode
 from bench.models.dropout import Draws, Dropout
+from bench.models.frozen_parts import frozen_parts, set_training, trained_buffers
 from bench.models.im2col import Im2col
 from bench.models.network import (
     Network,
@@ -50,12 +51,13 @@ class Gradients(Protocol):
 class Objective:
     """Mean cross-entropy of a module, as a function of flat parameters `[P]` (order: `module.parameters()`).
 
-    Frozen parameters, which require no gradients, are not in this vector and keep their values. All others become
-    views of the vector that was loaded last, so loading copies nothing. From then on the
-    module belongs to this objective: no second objective may use it. A module with buffers, such as BatchNorm's running
-    statistics, needs a `buffer_mode`, else it is a `UserError`. torch's dropout is a `UserError`, too: its draws are
-    not keyed, so no run could be resumed. Use bench.models.dropout.Dropout, which is active within
-    `drawing` only. `channels_last`: the module receives images in this memory format, which is faster for most
+    Frozen parameters, which require no gradients, are not in this vector and keep their values. Parts that have only
+    such parameters keep their buffers, too: they are always in evaluation mode. All other parameters become views of
+    the vector that was loaded last, so loading copies nothing. From then on the module belongs to this objective: no
+    second objective may use it. A module with further buffers, such as BatchNorm's running statistics, needs a
+    `buffer_mode`, else it is a `UserError`. torch's dropout is a `UserError`, too: its draws are not keyed, so no run
+    could be resumed. Use bench.models.dropout.Dropout, which is active within `drawing` only. `channels_last`: the
+    module receives images in this memory format, which is faster for most
     convolutions on a CPU. `im2col`: `functional_gradients` compute convolutions as matrix products.
     """
 
@@ -72,13 +74,17 @@ class Objective:
                 "the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation, or say what happens "
                 "to them, in an experiment: buffers: average, or buffers: local, at a model of your own"
             )
-        if buffer_mode is not None and not has_buffers(module):
+        if buffer_mode is not None and next(module.buffers(), None) is None:
             raise UserError(f"buffers: {buffer_mode}, but the model has no buffers (allowed: refuse, the default)")
+        if not has_buffers(module):  # at most in frozen parts, where they stay
+            buffer_mode = None
         if any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in module.modules()):
             raise UserError(
                 "the model has dropout, whose random draws cannot be repeated; use bench.models.dropout.Dropout"
             )
         self.module = module
+        self._frozen = frozen_parts(module)
+        set_training(module, self._frozen)
         self.precision = precision
         self.channels_last = channels_last
         self.im2col = False
@@ -148,7 +154,7 @@ class Objective:
 
     def _check_whole_numbers(self) -> None:
         """A `UserError` if a buffer has whole numbers that the parameters' number format cannot store."""
-        for name, buffer in self.module.named_buffers():
+        for name, buffer in self._buffers().items():
             if not buffer.is_floating_point() and not torch.equal(buffer.to(self._loaded).to(buffer), buffer):
                 most, kind = int(2 / torch.finfo(self.dtype).eps), str(self.dtype).removeprefix("torch.")
                 raise UserError(
@@ -156,14 +162,23 @@ class Objective:
                     f"exactly (allowed: whole numbers up to {most:,}; or keep it as a Python attribute of the module)"
                 )
 
+    def _buffers(self) -> dict[str, Tensor]:
+        """The module's buffers by name, without those of frozen parts."""
+        return trained_buffers(self.module, self._frozen)
+
     def current_buffers(self) -> Tensor:
-        """A copy of the module's buffers as one vector `[B]` in the parameters' number format."""
-        return torch.cat([b.detach().reshape(-1).to(self._loaded) for b in self.module.buffers()])
+        """A copy of the module's buffers as one vector `[B]` in the parameters' number format, without frozen parts."""
+        return torch.cat([b.detach().reshape(-1).to(self._loaded) for b in self._buffers().values()])
 
     @torch.no_grad()
     def _load_buffers(self, flat: Tensor) -> None:
-        """Copy a vector `[B]` into the module's buffers; whole numbers, such as counts of batches, are rounded."""
-        buffers = list(self.module.buffers())
+        """Copy a vector `[B]` into the module's buffers; whole numbers, such as counts of batches, are rounded.
+
+        A `UserError` if it has another length: a stored run may be of a version with other buffers in the vector.
+        """
+        buffers = list(self._buffers().values())
+        if (own := sum(b.numel() for b in buffers)) != len(flat):
+            raise UserError(f"the stored buffers are {len(flat)} numbers, but the model has {own}: train the run again")
         for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
             values = part.view(buffer.shape)
             buffer.copy_(values if buffer.is_floating_point() else values.round())
@@ -192,7 +207,7 @@ class Objective:
 
     def _train(self) -> nn.Module:
         if not self.module.training:
-            self.module.train()
+            set_training(self.module, self._frozen)
         self._loaded_buffers = None  # forward passes change them
         if self._draws is not None:
             self._draws.restart()
@@ -307,7 +322,7 @@ def dropout_shapes(objective: Objective, x: Tensor) -> Sequence[tuple[int, ...]]
     """The shape that each dropout layer of the model receives for one input of x `[B, ...]`, in the order of use."""
     recorder = _Recorder()
     with objective.drawing(recorder), torch.no_grad():
-        objective.module.train()(x[:1])
+        objective._train()(x[:1])
     return recorder.shapes
 
 

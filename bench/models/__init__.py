@@ -45,3 +45,9 @@ def build_model(model: ModelChoice, image_shape: ImageShape, classes: int, seed:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "model"))  # torch.manual_seed would touch GPUs too
         return model.build(image_shape, classes)
+
+
+def check_model(model: ModelChoice, image_shape: ImageShape, classes: int) -> None:
+    """Raises `UserError` if `build_model` would; global random state is not changed."""
+    with torch.random.fork_rng(devices=[]):
+        model.check(image_shape, classes)

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+import torch
 from torch import nn
 
 from bench.input.errors import UserError
@@ -43,6 +44,10 @@ class ModelChoice(Frozen, ABC):
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """The module, with weights drawn from torch's global generator. Raises `UserError` if the inputs do not fit."""
 
+    def check(self, image_shape: ImageShape, classes: int) -> None:
+        """Raises `UserError` if `build` would. The weights of a named model take no memory."""
+        self.build(image_shape, classes)
+
 
 class NamedModel(ModelChoice):
     """A model that FedFlat knows by its `name`, a field with one allowed value."""
@@ -51,6 +56,11 @@ class NamedModel(ModelChoice):
     def label(self) -> str:
         """For example resnet18_gn, or resnet18_gn(stem=cifar)."""
         return self.labelled(self.model_dump(exclude={"name"}, exclude_defaults=True))
+
+    def check(self, image_shape: ImageShape, classes: int) -> None:
+        """See `ModelChoice`."""
+        with torch.device("meta"):
+            self.build(image_shape, classes)
 
     @classmethod
     def registered_name(cls) -> str:

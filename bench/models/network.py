@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from bench.data.label_maps import IGNORED, has_label_maps
 from bench.input.errors import UserError, first_few
+from bench.models.frozen_parts import frozen_parts, trained_buffers
 from bench.numerics.precision import Precision, autocast
 
 
@@ -30,8 +31,8 @@ class Network:
 
 
 def has_buffers(module: nn.Module) -> bool:
-    """Whether a module has buffers, such as the statistics of BatchNorm."""
-    return next(module.buffers(), None) is not None
+    """Whether a module has buffers, such as the statistics of BatchNorm, outside of its frozen parts."""
+    return bool(trained_buffers(module, frozen_parts(module)))
 
 
 def has_auxiliary_heads(module: nn.Module) -> bool:

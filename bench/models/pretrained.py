@@ -2,16 +2,25 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
+import torch
 from pydantic import Field
 from torch import nn
 
 from bench.data.root import data_root
-from bench.input.errors import UserError, unknown
 from bench.models.base import ImageShape, NamedModel
-from bench.models.weights import StateDict, Weights, is_in, load_weights, read_weights
+from bench.models.frozen_parts import freeze
+from bench.models.weights import (
+    PublishedWeights,
+    StateDict,
+    Weights,
+    WeightsFile,
+    kept_tensors,
+    load_weights,
+    read_weights,
+)
 
 log = logging.getLogger("fedflat.weights")
 
@@ -28,7 +37,8 @@ class PretrainedModel(NamedModel):
         "a file of tensors by name (safetensors, or torch.save of a state dictionary); null: random ones",
     )
     frozen: tuple[str, ...] = Field(
-        default=(), description="parts that are neither trained nor sent, by the names of their modules"
+        default=(),
+        description="parts that are neither trained nor sent, by the names of their modules; their buffers stay, too",
     )
 
     @property
@@ -49,27 +59,26 @@ class PretrainedModel(NamedModel):
         """The module with its initial weights. Frozen parameters require no gradients."""
         module = self.new(image_shape, classes)
         if self.weights is not None:
-            file = self.weights.path(self.registered_name(), data_root())
-            weights = self.fitted(read_weights(file), image_shape)
+            file, weights = self._read(self.weights, image_shape)
             kept = load_weights(module, weights, self.new_parts, f"the weights '{file}'")
             log.info("%s starts from '%s'; random: %s", self.registered_name(), file, ", ".join(kept) or "nothing")
         freeze(module, self.frozen)
         return module
 
+    def check(self, image_shape: ImageShape, classes: int) -> None:
+        """See `ModelChoice`. The weights are read, but not loaded."""
+        with torch.device("meta"):
+            module = self.new(image_shape, classes)
+        if self.weights is not None:
+            file, weights = self._read(self.weights, image_shape)
+            kept_tensors(module, weights, self.new_parts, f"the weights '{file}'")
+        freeze(module, self.frozen)
+
+    def _read(self, weights: WeightsFile | PublishedWeights, image_shape: ImageShape) -> tuple[Path, StateDict]:
+        """The file, and its tensors as they are used for images of this shape."""
+        file = weights.path(self.registered_name(), data_root())
+        return file, self.fitted(read_weights(file), image_shape)
+
     def fitted(self, weights: StateDict, image_shape: ImageShape) -> StateDict:
         """The weights as they are used for images of this shape."""
         return weights
-
-
-def freeze(module: nn.Module, parts: Sequence[str]) -> None:
-    """Parameters of these parts require no gradients. A `UserError` if a part does not exist, or if none remains."""
-    names = [name for name, _ in module.named_parameters()]
-    for part in parts:
-        if not any(is_in(name, [part]) for name in names):
-            modules = [name for name, _ in module.named_modules() if name]
-            raise unknown("part of the model in frozen", part, modules)
-    if all(is_in(name, parts) for name in names):
-        raise UserError("frozen has all parts of the model (allowed: some of them, so that parameters are trained)")
-    for name, parameter in module.named_parameters():
-        if is_in(name, parts):
-            parameter.requires_grad_(False)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from bench.input.errors import UserError
 from bench.input.user_function import UserFunction
 from bench.models.base import ImageShape, ModelChoice
-from bench.models.network import check_used, cross_entropy, has_auxiliary_heads, has_buffers
+from bench.models.frozen_parts import frozen_parts, set_training
+from bench.models.network import check_used, cross_entropy, has_auxiliary_heads
 
 NOUN = "model"
 
@@ -29,7 +30,7 @@ class UserModel(UserFunction, ModelChoice):
     ] = Field(
         default=None,
         description="average: buffers, such as BatchNorm's statistics, are sent and averaged like parameters; local: "
-        "each client keeps its own; refuse, or null: the model must not have any",
+        "each client keeps its own; refuse, or null: the model must not have any outside of frozen parts",
     )
 
     @property
@@ -74,7 +75,7 @@ def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
     """Raises `UserError` for mistakes that would make training or evaluation fail later."""
-    if has_buffers(model):
+    if next(model.buffers(), None) is not None:
         model = deepcopy(model)  # a forward pass changes them
     parameters = trained_parameters(model)
     images = torch.zeros(2, *image_shape)
@@ -82,7 +83,8 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
     with torch.no_grad():
         tested: Tensor = model.eval()(images)
     with torch.enable_grad():
-        scores: Tensor = model.train()(images)
+        set_training(model, frozen_parts(model))
+        scores: Tensor = model(images)
     if not torch.equal(before, torch.get_rng_state()):
         raise UserError(
             "the model draws random numbers in its forward pass, which is not repeatable; "

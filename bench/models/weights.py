@@ -182,7 +182,7 @@ def read_weights(file: Path) -> StateDict:
     except UnpicklingError:
         raise UserError(f"the {KIND} '{file}' contains Python objects, which are not executed {ALLOWED}") from None
     except (RuntimeError, EOFError, ValueError, LookupError, SafetensorError):
-        raise UserError(f"the {KIND} '{file}' is damaged, or no such file {ALLOWED}") from None
+        raise UserError(f"the {KIND} '{file}' is damaged, or is not a {KIND} {ALLOWED}") from None
     found = dict(_flattened(content, "")) if isinstance(content, Mapping) else {}
     if not found:
         raise UserError(f"the {KIND} '{file}' contains no tensors by name {ALLOWED}")
@@ -199,6 +199,16 @@ def _flattened(content: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, T
 
 def load_weights(module: nn.Module, weights: StateDict, new: Collection[str], what: str) -> list[str]:
     """Copy the weights into the module. Return the names of the tensors that keep their initial values.
+
+    Raises `UserError` as `kept_tensors`.
+    """
+    kept, own = kept_tensors(module, weights, new, what), module.state_dict()
+    module.load_state_dict({name: own[name] if name in kept else weights[name] for name in own})
+    return kept
+
+
+def kept_tensors(module: nn.Module, weights: StateDict, new: Collection[str], what: str) -> list[str]:
+    """The names of the module's tensors that the weights cannot replace.
 
     These may only be tensors of the parts `new`, such as the last layer: they are not in the weights, or have another
     shape there, because of another number of classes. All others must be there. A `UserError` that begins with `what`
@@ -217,7 +227,6 @@ def load_weights(module: nn.Module, weights: StateDict, new: Collection[str], wh
         problems.append(f"unexpected tensors: {first_few(unexpected)}")
     if problems:
         raise UserError(f"{what} are of another model: {'; '.join(problems)}")
-    module.load_state_dict({name: own[name] if name in kept else weights[name] for name in own})
     return kept
 
 

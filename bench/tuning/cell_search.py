@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bench.data.root import data_root
+from bench.experiments.data_sets import check_before_loading
 from bench.experiments.experiment import Cell, Experiment
 from bench.experiments.results import TRIALS
 from bench.files.csv_json import read_checked_csv, write_checked_csv
@@ -92,7 +93,10 @@ class CellSearch:
     def identity(self) -> str:
         """Hash of what two searches have in common whose results can be used together; not the number of trials."""
         first = self.trials[0].run
-        data = load_dataset(first.dataset, data_root()).content_hash() if first.dataset.own else None
+        data = None
+        if first.dataset.own:
+            check_before_loading(first, data_root())
+            data = load_dataset(first.dataset, data_root()).content_hash()
         ranges = {place: str(search) for place, search in self.ranges.items()}
         return short_hash(json.dumps([first.identity, ranges, self.rungs, self.judged, self.report, data]))
 

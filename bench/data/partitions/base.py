@@ -38,12 +38,16 @@ class Partition(Frozen):
 
     def split(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         """The sorted training indices of each client. Raises `UserError` if there are too few images."""
-        if self.clients > len(train) and not self.repeats_images:
-            raise UserError(f"{self.clients} clients for {len(train)} training images: every client needs at least one")
+        self.check(len(train), train.groups)
         split = [np.sort(indices) for indices in self._draw(train, stream)]
         if min(map(len, split)) == 0:
             raise UserError(f"{self.label} leaves one of {self.clients} clients without images: use fewer clients")
         return split
+
+    def check(self, count: int, groups: Labels | None) -> None:
+        """Raises `UserError` if this number of training images, with these `groups` `[count]`, cannot be divided."""
+        if self.clients > count and not self.repeats_images:
+            raise UserError(f"{self.clients} clients for {count} training images: every client needs at least one")
 
     @abstractmethod
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:

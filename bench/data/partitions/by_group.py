@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.dataset import Samples
+from bench.data.dataset import Labels, Samples
 from bench.data.partitions.base import Indices, Partition
 from bench.input.bounds import Count
 from bench.input.errors import UserError
@@ -23,21 +23,26 @@ class ByGroup(Partition):
         default=None, description="number of clients that share a group, such as a domain; null: one"
     )
 
-    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
-        if train.groups is None:
+    def check(self, count: int, groups: Labels | None) -> None:
+        """Also raises `UserError` without groups, or for another number of clients than theirs."""
+        super().check(count, groups)
+        if groups is None:
             raise UserError(
                 "by_group needs groups, which this data set lacks (data sets of domains have them, an image folder "
                 "with clients: {file: FILE}, arrays with client_train)"
             )
-        sizes = np.unique(train.groups, return_counts=True)[1]
-        each = self.clients_per_group or 1
-        if len(sizes) * each != self.clients:
+        there, each = len(np.unique(groups)), self.clients_per_group or 1
+        if there * each != self.clients:
             per_group = "" if self.clients_per_group is None else f" with {each} clients each"
             raise UserError(
-                f"by_group with {self.clients} clients, but the data set has {len(sizes)} groups{per_group} (allowed: "
-                f"{len(sizes) * each} clients)"
+                f"by_group with {self.clients} clients, but the data set has {there} groups{per_group} (allowed: "
+                f"{there * each} clients)"
             )
+
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        assert train.groups is not None  # checked
+        sizes = np.unique(train.groups, return_counts=True)[1]
         groups = np.split(np.argsort(train.groups, kind="stable"), np.cumsum(sizes)[:-1])
         if self.clients_per_group is None:
             return list(groups)
-        return [share for own in groups for share in np.array_split(stream.permutation(own), each)]
+        return [share for own in groups for share in np.array_split(stream.permutation(own), self.clients_per_group)]

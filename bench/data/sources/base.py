@@ -5,10 +5,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from bench.data.cache import Cached, cached, is_cached, signature
-from bench.data.dataset import Dataset, Samples, Subset
+from bench.data.dataset import Dataset, Labels, Samples, Subset
 from bench.data.origin import MISSING, Origin
 from bench.input.content import short_hash
 from bench.input.errors import UserError
@@ -35,8 +35,26 @@ class Facts:
         return (counts, "×".join(map(str, self.shape)), str(self.classes), f"{size:,.1f}")
 
 
+class Form(NamedTuple):
+    """What a model is built for: the shape of a sample, and the number of classes."""
+
+    shape: tuple[int, ...]
+    classes: int
+
+
+class Listed(NamedTuple):
+    """What is known of the training samples before they are decoded: their number, and the group of each, `[n]`."""
+
+    samples: int
+    groups: Labels | None
+
+
 class Source(Frozen):
-    """The `dataset` of a configuration."""
+    """The `dataset` of a configuration.
+
+    Sources whose images take minutes or hours to decode tell their `form`, and what is `listed`: mistakes in the rest
+    of a configuration are then found before.
+    """
 
     name: str
 
@@ -51,6 +69,15 @@ class Source(Frozen):
 
         Files are decoded once, into a cache below the same root. Nothing is downloaded.
         """
+
+    def form(self, root: Path) -> Form | None:
+        """The form of the samples; None if it is not known before they are loaded. No image is decoded."""
+        return None
+
+    def listed(self, root: Path) -> Listed | None:
+        """The training samples in the lists or folders below the data root; None if they are not known before they
+        are loaded. Raises `UserError` if lists or folders are missing or wrong. No image is read."""
+        return None
 
     @classmethod
     @abstractmethod
@@ -78,6 +105,10 @@ class Source(Frozen):
     def variants(cls) -> Sequence["Source"]:
         """The data sets of this name that `fedflat data prepare` decodes; the first one stands for all."""
         return [cls.parse({})]
+
+    def decoded_as(self, root: Path) -> str:
+        """What its decoded samples are: data sets of which it is the same share them."""
+        return self.label
 
     @property
     def stand_in(self) -> dict[str, Any]:

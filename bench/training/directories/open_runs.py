@@ -7,7 +7,9 @@ from pathlib import Path
 
 import torch
 
+from bench.data.root import data_root
 from bench.engine.checkpoint import CHECKPOINTS
+from bench.experiments.data_sets import check_before_loading
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import write_bytes
 from bench.host.memory import Budgets
@@ -49,7 +51,7 @@ def open_runs(
     If training fails, working directories without a checkpoint are removed, and a failure in a user-defined file is
     raised as a `UserError` that names the line. `budgets` as for `train_runs`.
     """
-    setups = [RunSetup.build(config, device) for config, _ in wanted]
+    setups = _set_ups([config for config, _ in wanted], device)
     threads = torch.get_num_threads()
     with ExitStack() as locks:
         works: list[Path] = []
@@ -82,6 +84,13 @@ def open_runs(
             for run in runs:
                 run.close()
             torch.set_num_threads(threads)
+
+
+def _set_ups(configs: Sequence[RunConfig], device: torch.device) -> list[RunSetup]:
+    """The set-ups of runs that differ in their seeds only."""
+    for config in configs[:1]:
+        check_before_loading(config, data_root())
+    return [RunSetup.build(config, device) for config in configs]
 
 
 def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:

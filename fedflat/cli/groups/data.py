@@ -17,6 +17,18 @@ NameOrFolder = Annotated[
         help="The name of a data set (see 'fedflat data list'), or the path of a folder of images.", metavar="DATASET"
     ),
 ]
+NameOrExperiment = Annotated[
+    str,
+    typer.Argument(
+        help="The name of a data set (see 'fedflat data list'), the path of a folder of images, or an experiment (its "
+        "name or YAML file), whose data sets are decoded as it needs them.",
+        metavar="DATASET",
+    ),
+]
+Part = Annotated[
+    str | None,
+    typer.Argument(help="The only part of the experiment whose data set is prepared. Default: all.", metavar="PART"),
+]
 Root = Annotated[
     str | None,
     typer.Option(
@@ -67,7 +79,8 @@ def check(name: NameOrFolder, root: Root = None) -> None:
 
 @app.command()
 def prepare(
-    name: NameOrFolder,
+    name: NameOrExperiment,
+    part: Part = None,
     root: Root = None,
     download: Annotated[
         bool, typer.Option("--download", help="Download missing files. Without this option nothing is downloaded.")
@@ -75,16 +88,30 @@ def prepare(
 ) -> None:
     """Verify, unpack and decode a data set.
 
-    The decoded images are stored in a cache, so that runs start quickly.
+    The decoded images are stored in a cache, so that runs start quickly. Images of several sizes are decoded to one
+    size: that of the data set's default, or with an experiment that of its runs.
 
     \b
     Examples:
       fedflat data prepare cifar10 --download
       fedflat data prepare pictures/flowers
+      fedflat data prepare fedsam_caldarola cityscapes_uniform
     """
-    from bench.data.inventory import prepare as lines
+    from bench.data.inventory import prepare as of_name
+    from bench.data.inventory import prepare_all
+    from bench.data.sources import SOURCES
+    from bench.experiments.data_sets import data_sets
+    from bench.experiments.experiment import load_experiment
+    from bench.experiments.files import experiment_names
 
-    for line in lines(name, _checked(root), fetch=download):
+    folder = _checked(root)
+    if name in SOURCES and part is not None:
+        raise UserError(f"{name} is a data set, which has no part '{part}' (allowed with a part: an experiment)")
+    if name not in SOURCES and (part is not None or name in experiment_names() or name.endswith((".yaml", ".yml"))):
+        lines = prepare_all(data_sets(load_experiment(name, {}), part, folder), folder, fetch=download)
+    else:
+        lines = of_name(name, folder, fetch=download)
+    for line in lines:
         typer.echo(line)
 
 
@@ -142,6 +169,7 @@ def split(
     Example:
       fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
     """
+    from bench.experiments.data_sets import check_partition
     from bench.experiments.experiment import load_experiment
     from bench.experiments.results import ResultPaths
     from bench.files.csv_json import write_csv
@@ -152,6 +180,7 @@ def split(
     runs = {run.seed: run for run in loaded.cell(cell).runs}
     if seed not in runs:
         raise UserError(f"--seed {seed}: the cell has the seeds {', '.join(map(str, runs))}")
+    check_partition(runs[seed].partition, runs[seed].dataset, _checked(root))
     dataset = load_dataset(runs[seed].dataset, _checked(root))
     file = ResultPaths(results).partition(loaded.name, cell, seed)
     write_csv(file, partition_table(split_of(runs[seed].partition, dataset, seed), dataset.train.labels))

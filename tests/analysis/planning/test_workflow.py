@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 from snakemake.cli import get_argument_parser
 
@@ -14,6 +15,7 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables.layout import load_table
 from bench.input.errors import UserError
+from tests.bench.data.image_copies import write_landmarks
 from tests.commands import ended
 from tests.places import MINI, ROOT
 
@@ -150,6 +152,49 @@ def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():
     assert of_best.startswith("best ")
     assert other.cell(wildcards()).identity in of_other != shown
     assert one.identities_shown(wildcards(), ["layout.yaml"]) == ""
+
+
+def image_jobs(root: Path, more: str) -> tuple[Workflow, list[tuple[str, SimpleNamespace]]]:
+    """The jobs of two experiments on Landmarks, of which all files are there."""
+    write_landmarks(root)
+    file = root.parent / "mine.yaml"
+    file.write_text(
+        "{name: mine, extends: quick, dataset: {name: landmarks_user_160k, size: 16}, methods: {fedavg: {}},"
+        f" grid: {{partition: [{{name: by_group, clients: 3}}], participation: [{{active: 2}}]}}, {more}}}",
+        encoding="utf-8",
+    )
+    cell = wildcards("landmarks_user_160k/by_group/2-of-3/fedavg")
+    cell.experiment = "mine"
+    flow = Workflow.of({"experiments": [str(file)], "results": str(root.parent / "results")})
+    return flow, [(rule, cell) for rule in ("split", "train", "analyse")]
+
+
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [
+        ("mobilenet_v2_gn", None),
+        ("vit_b_32", "model vit_b_32 needs height and width that are multiples of 32, not 16×16"),
+        ("{name: mobilenet_v2_gn, weights: other.pt}", "the weights 'other.pt' are of another model: missing tensors"),
+        ("{name: mobilenet_v2_gn, frozen: [body]}", "unknown part of the model in frozen 'body'"),
+    ],
+)
+def test_models_are_compared_with_data_sets_of_image_files_before_the_first_job(
+    model, line, tmp_path, monkeypatch, capsys
+):
+    """A job that only draws a split needs no model."""
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "other.pt")
+    monkeypatch.chdir(tmp_path)
+    flow, jobs = image_jobs(tmp_path / "data", f"model: {model}")
+    flow.require_data(jobs[:1])
+    if line is None:
+        flow.require_data(jobs)
+    else:
+        with pytest.raises(SystemExit) as ended:
+            flow.require_data(jobs)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err.startswith(f"fedflat: {line}")
+    assert not (tmp_path / "data" / "cache").exists()
 
 
 def test_bad_input_ends_snakemake_with_one_line(capsys):

@@ -205,6 +205,21 @@ def test_readings_are_counted_apart_from_the_papers_own_setting(
     assert {(line["column"].startswith(group), line["reading"]) for line in lines} == {(True, title), (False, "")}
 
 
+def test_a_table_with_weights_of_the_user_does_not_say_that_they_are_random(tmp_path: Path) -> None:
+    """Each of Table 7's columns shows its reading, without pre-training, only while its runs have random weights."""
+    (tmp_path / "mine.pt").write_bytes(b"weights, which are not read here")
+    given = [f"parts.{part}.model.weights" for part in ("landmarks", "landmarks_centralized")]
+    for keys in ((), (0,), (0, 1)):
+        overrides = {given[k]: str(tmp_path / "mine.pt") for k in keys}
+        table = judged("fedsam_caldarola", "7", load_experiment("fedsam_caldarola", overrides))
+        random = [column.reading is not None for column in table.layout.columns]
+        assert random == [k not in keys for k in range(2)]
+        whole = " ".join([table.layout.caption, *table.foot])
+        assert ("random" in whole) == any(random)
+    assert "Departs from the paper: model.weights file mine.pt, hash " in whole
+    assert "1 not judged (departs from the paper)" in whole
+
+
 def test_a_reading_with_an_unknown_key_is_one_line() -> None:
     with pytest.raises(UserError, match=r"'partition.alfa'; did you mean 'partition.alpha'\?") as error:
         Column.parse({"header": "A", "metric": "lpf", "reading": {"title": "A", "departs": ["partition.alfa"]}})

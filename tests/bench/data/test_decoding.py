@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from bench.data.sources.image_files import decoding
 from bench.data.sources.image_files.decoding import AHEAD, ImageFiles, decode, in_background
@@ -55,6 +55,16 @@ def test_a_large_jpeg_is_nearly_the_same_as_if_it_were_decoded_whole(tmp_path):
         Image.fromarray(pixels).save(tmp_path / f"large.{ending}", **({"quality": 95} if ending == "jpg" else {}))
     png, jpeg = (decode(tmp_path / f"large.{ending}", 32).astype(int) for ending in ("png", "jpg"))
     assert np.abs(png - jpeg).max() <= 6
+
+
+@pytest.mark.parametrize(("side", "decoded"), [(63, 63), (64, 32), (127, 64), (128, 32), (255, 64), (256, 32)])
+def test_the_fraction_at_which_a_jpeg_is_decoded(side, decoded, tmp_path, monkeypatch):
+    """From 4, 8 and 16 times the stored size on: the sides that remain are at least twice that size."""
+    seen = []
+    fit = ImageOps.fit
+    monkeypatch.setattr(ImageOps, "fit", lambda image, *rest: seen.append(min(image.size)) or fit(image, *rest))
+    assert decode(plain(tmp_path / "image.jpg", "RGB", (side, 2 * side)), 16).shape == (3, 16, 16)
+    assert seen == [decoded]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,20 @@
 """Fetching data sets, from a server on this machine."""
 
+import hashlib
+import shutil
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.data.inventory import prepare
+from bench.data.inventory import check, prepare
 from bench.data.origin import File
 from bench.data.sources.base import Published
+from bench.data.sources.image_files.landmarks import LandmarksUser160k
 from bench.input.errors import UserError
+from tests.bench.data.image_copies import write_landmarks
 from tests.bench.data.published_copies import (
     packed,
     write_copy,
@@ -82,3 +87,52 @@ def test_a_failed_fetch_leaves_nothing(trouble, store, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="cannot download http://127"):
         list(prepare("svhn", root, fetch=True))
     assert not list(root.rglob("*.*"))
+
+
+LISTS = "landmarks-user-160k"
+
+
+@pytest.fixture
+def landmarks(store, tmp_path, monkeypatch) -> Path:
+    """A data root with the images of Landmarks, whose lists are served in their archive."""
+    (folder, address), root = store, tmp_path / "data"
+    write_landmarks(root)
+    with zipfile.ZipFile(folder / f"{LISTS}.zip", "w") as archive:
+        for file in sorted((root / LISTS).iterdir()):
+            archive.write(file, f"{LISTS}/{file.name}")
+            file.unlink()
+    (root / LISTS).rmdir()
+    md5 = hashlib.md5((folder / f"{LISTS}.zip").read_bytes(), usedforsecurity=False).hexdigest()
+    archive = File(f"{LISTS}.zip", md5, f"{address}/{LISTS}.zip")
+    monkeypatch.setattr(LandmarksUser160k, "origin", replace(LandmarksUser160k.origin, archive=archive))
+    return root
+
+
+def test_the_lists_of_landmarks_are_fetched_verified_and_unpacked(landmarks, store):
+    name = "landmarks_user_160k"
+    message = rf"federated_train\.csv' is missing, .*, which 'fedflat data prepare {name} --download' fetches"
+    with pytest.raises(UserError, match=message):
+        list(prepare(name, landmarks, fetch=False))
+    [line] = prepare(name, landmarks, fetch=True)
+    assert line.startswith(f"{name}: 18 training and 6 test samples in 2028 classes, hash ")
+    assert (landmarks / f"{LISTS}.zip").read_bytes() == (store[0] / f"{LISTS}.zip").read_bytes()
+    assert sorted(file.name for file in (landmarks / LISTS).iterdir()) == ["federated_train.csv", "test.csv"]
+
+
+def test_an_archive_of_lists_is_unpacked_only_if_it_is_intact(landmarks, store):
+    archive = landmarks / f"{LISTS}.zip"
+    archive.write_bytes((store[0] / archive.name).read_bytes()[:-1])
+    for attempt in (prepare("landmarks_user_160k", landmarks, fetch=False), check("landmarks_user_160k", landmarks)):
+        with pytest.raises(UserError, match=r"landmarks-user-160k\.zip' is corrupt: its md5 is"):
+            list(attempt)
+    assert not (landmarks / LISTS).exists()
+    shutil.copy(store[0] / archive.name, archive)
+    lines = list(check("landmarks_user_160k", landmarks))
+    assert f"  {LISTS}/test.csv  archive  a list with the columns image_id and class  " in "\n".join(lines)
+    assert [line for line in lines if line.startswith("test: 6 images, ok")]
+
+
+def test_the_checksum_of_the_lists_is_that_of_tensorflow_federated():
+    archive = LandmarksUser160k.origin.archive
+    assert archive.md5 == "53c36bd7d5fc12f927af2820b7e4a57c"
+    assert archive.url.endswith("/federated-vision-datasets/landmarks-user-160k.zip")

@@ -1,5 +1,6 @@
 """Data sets of image files, from tiny copies in their true formats."""
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
@@ -167,6 +169,13 @@ def test_the_official_lists_are_checked_for_training_images_of_every_class(image
             attempt()
 
 
+def test_the_sizes_of_landmarks(image_roots: Roots):
+    """The size of the stored images is that of the data set, also where only its published facts are known."""
+    source = parse_source({"name": "landmarks_user_160k", "size": 64})
+    assert source.form(Path("nowhere")) == ((3, 64, 64), 2028)
+    assert source.facts.texts()[:2] == ("164,172 + 19,526", "3×64×64")
+
+
 def test_authors_of_landmarks_are_the_clients(image_roots: Roots):
     root = image_roots("landmarks_user_160k")
     data = load("landmarks_user_160k", root)
@@ -194,11 +203,29 @@ def test_what_is_prepared(name, image_roots: Roots):
     where = str(root / "styles") if name == "domain_folder" else name
     [line] = prepare(where, root, fetch=False)
     assert " training and " in line
-    assert name == "domain_folder" or "  ready  " in listing(root).splitlines()[1 + list(SOURCES).index(name)]
+    row = listing(root).splitlines()[1 + list(SOURCES).index(name)]
+    assert name == "domain_folder" or re.search(r"  ready: (16×16, )?224×224  ", row), "other tests decode 16×16"
     assert len(list((root / "cache").glob("*/images.u8"))) >= 1
 
 
 # Wrong input.
+
+
+def test_a_file_that_may_not_be_read(styles, monkeypatch):
+    """The system's reason is said: such a file need not be repaired."""
+    [file] = (styles / "Art/Class_01").glob("*1.*")
+
+    def denied(path: Path, *arguments: object, **options: object) -> object:
+        if Path(path) == file:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *arguments, **options)
+
+    for owner, name in ((Image, "open"), (Path, "stat")):
+        real = getattr(owner, name)
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, denied)
+            with pytest.raises(UserError, match=rf"^cannot read '{file}': Permission denied$"):
+                load_styles(styles)
 
 
 @pytest.fixture

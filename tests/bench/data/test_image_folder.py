@@ -69,12 +69,12 @@ def test_folders_of_one_name_have_caches_of_their_own(tmp_path):
 def test_image_folder_says_what_is_wrong(tmp_path):
     with pytest.raises(UserError, match=r"folder '.*nowhere/train' does not exist"):
         ImageFolder(root=tmp_path / "nowhere").load(tmp_path)
-    with pytest.raises(UserError, match=r"is \(5, 5\), but the images before it are \(4, 4\)"):
-        folder_of_images(tmp_path / "odd", sizes=((4, 4), (5, 5))).load(tmp_path)
+    with pytest.raises(UserError, match=r"bee/0.png' has 5×6 pixels, but the images before it have 4×4 pixels"):
+        folder_of_images(tmp_path / "odd", sizes=((4, 4), (6, 5))).load(tmp_path)
     uneven = folder_of_images(tmp_path / "uneven")
     for name in ("ant", "bee"):
         Image.new("RGB", (6, 6)).save(tmp_path / "uneven" / "test" / name / "0.png")
-    sizes = r"test images of .* are \(6, 6\), but the training images are \(4, 4\)"
+    sizes = "test images of .* have 6×6 pixels, but the training images have 4×4 pixels"
     with pytest.raises(UserError, match=sizes):
         list(uneven.check(tmp_path))
     with pytest.raises(UserError, match=sizes):

@@ -201,7 +201,7 @@ TEST_IMAGE = "val/lindau/lindau_000000_000019"
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "unknown number": (_palette, r"gtFine_labelIds.png' has the number 77 \(allowed: 0 to 33, and 255\)"),
     "colours": (_colours, r"has the mode RGB \(allowed: a number of a class per pixel, mode L or P\)"),
-    "another size": (_other_size, r"is 40×72 pixels, but its labels, '.*', 40×71"),
+    "another size": (_other_size, r"has 40×72 pixels, but its labels, '.*', have 40×71 pixels"),
     "no labels": (_absent_labels, r"gtFine_labelIds.png' is missing: the labels of '.*_leftImg8bit.png'"),
     "damaged image": (_damaged("leftImg8bit"), "_leftImg8bit.png' is not a readable image"),
     "damaged labels": (_damaged("gtFine"), "_gtFine_labelIds.png' is not a readable image"),

@@ -13,7 +13,7 @@ from bench.engine.objective import Objective
 from bench.input.errors import UserError
 from bench.models import build_model, parse_model
 from bench.models.architectures.vit import POSITIONS, ViTB32Choice
-from bench.models.pretrained import freeze
+from bench.models.frozen_parts import freeze
 from bench.models.weights import Published, load_weights, read_weights
 from fedflat import simulate
 from tests.file_server import served
@@ -96,10 +96,10 @@ def test_no_pickle_is_executed(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("cut.pth", b"PK\x03\x04 and then nothing", "is damaged, or no such file"),
-        ("text.pth", b"hello", "is damaged, or no such file"),
-        ("empty.pth", b"", "is damaged, or no such file"),
-        ("text.safetensors", b"hello, this is text", "is damaged, or no such file"),
+        ("cut.pth", b"PK\x03\x04 and then nothing", "is damaged, or is not a weights file"),
+        ("text.pth", b"hello", "is damaged, or is not a weights file"),
+        ("empty.pth", b"", "is damaged, or is not a weights file"),
+        ("text.safetensors", b"hello, this is text", "is damaged, or is not a weights file"),
     ],
 )
 def test_files_that_hold_no_weights(name, content, message, tmp_path):

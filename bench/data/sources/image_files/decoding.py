@@ -7,7 +7,7 @@ import logging
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,12 +67,15 @@ class ImageFiles:
     def __len__(self) -> int:
         return len(self.files)
 
-    def stored(self, place: Path, base: Path, size: int | None, classes: int, key: dict[str, Any]) -> Cached:
-        """The images in the cache, decoded again if a file below `base` or the `key` has changed.
+    def key(self, base: Path, size: int | None, key: Mapping[str, Any]) -> dict[str, Any]:
+        """The `key` and all else on which the decoded images depend, such as the files below `base`.
 
-        Raises `UserError` as `decoded`, and if a file is missing.
+        Raises `UserError` if a file is missing. No image is read.
         """
-        key = {**key, "version": VERSION, **({} if size is None else {"size": size}), "files": self._signature(base)}
+        return {**key, "version": VERSION, **({} if size is None else {"size": size}), "files": self._signature(base)}
+
+    def stored(self, place: Path, size: int | None, classes: int, key: Mapping[str, Any]) -> Cached:
+        """The images in the cache, decoded again if the `key` has changed. Raises `UserError` as `decoded`."""
         return cached(place, key, classes, lambda: self.decoded(size))
 
     def decoded(self, size: int | None) -> Iterator[Samples]:
@@ -86,8 +89,8 @@ class ImageFiles:
                 shape = shape or image.shape
                 if image.shape != shape:
                     raise UserError(
-                        f"'{file}' is {image.shape[1:]}, but the images before it are {shape[1:]} (all must have one "
-                        "size, unless the data set has the key size, such as size: 224)"
+                        f"'{file}' has {in_pixels(image.shape)}, but the images before it have {in_pixels(shape)} (all "
+                        "must have one size, unless the data set has the key size, such as size: 224)"
                     )
             groups = None if self.groups is None else self.groups[part]
             yield Samples(np.stack(images), self.labels[part], groups, np.array(self.names[part]))
@@ -102,6 +105,13 @@ class ImageFiles:
         others = "" if not more else ", and so is 1 other" if more == 1 else f", and so are {more:,} others"
         listed = f"; listed in {first_few([file.name for file in self.lists])}" if self.lists else ""
         raise UserError(f"'{absent[0]}' {first}{others}{listed}")
+
+    def shape(self, size: int | None) -> tuple[int, ...]:
+        """The shape of a decoded image; without `size` that of the first file, of which no pixel is decoded."""
+        if size is not None:
+            return 3, size, size
+        with opened(self.files[0]) as image:
+            return 3, image.height, image.width
 
     def _signature(self, base: Path) -> list[tuple[str, int, int]]:
         try:
@@ -122,8 +132,9 @@ def decode(file: Path, size: int | None = None) -> NDArray[np.uint8]:
     """An image file as RGB `[3, height, width]`: grey, palette and CMYK are converted, transparency is dropped.
 
     With a `size`, the centred square whose side is the shorter side of the image is scaled to `size` × `size`
-    (bilinear, with antialiasing). A JPEG of more than twice this size is decoded at a half, quarter or eighth of its
-    size. Raises `UserError` if the file cannot be read.
+    (bilinear, with antialiasing). A JPEG whose sides are at least 4, 8 or 16 times this size is decoded at a half, a
+    quarter or an eighth of its size, which leaves at least twice this size. Raises `UserError` if the file cannot be
+    read.
     """
     from PIL import Image, ImageOps  # noqa: PLC0415 - only where image files are read
 
@@ -137,9 +148,18 @@ def decode(file: Path, size: int | None = None) -> NDArray[np.uint8]:
         return np.asarray(rgb, dtype=np.uint8).transpose(2, 0, 1)
 
 
+def in_pixels(shape: Sequence[int]) -> str:
+    """The height and width of images of this shape in words, such as 12×35 pixels."""
+    height, width = shape[-2:]
+    return f"{height}×{width} pixels"
+
+
 @contextmanager
 def opened(file: Path) -> Iterator["ImageFile"]:
-    """An image file, which is decoded in the block. Raises `UserError` if it is unreadable, or has more than 8 bits."""
+    """An image file, which is decoded in the block. Raises `UserError` if it is unreadable, or has more than 8 bits.
+
+    The system's reason, such as a lack of permission, is kept: the file itself may be in order.
+    """
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - only where image files are read
 
     try:
@@ -151,7 +171,9 @@ def opened(file: Path) -> Iterator["ImageFile"]:
         raise
     except Image.DecompressionBombError as error:
         raise UserError(f"'{file}' has too many pixels: {error}") from None
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError, struct.error):
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError, struct.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # Pillow's own errors have no number
+            raise UserError(f"cannot read '{file}': {error.strerror}") from None
         # Damaged files raise all of these, for example SyntaxError if they are PNG.
         raise UserError(f"'{file}' is not a readable image; repair it or remove it from the folder") from None
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bench.data.cache import Cached
-from bench.data.dataset import Dataset
-from bench.data.sources.base import Facts, Source, cache_place
+from bench.data.dataset import Dataset, Labels
+from bench.data.sources.base import Facts, Form, Listed, Source, cache_place
 from bench.data.sources.digits_domains import DigitsDomains
 from bench.data.sources.held_out import HeldOutDomain, domain_name
 from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
@@ -34,12 +34,16 @@ class Listing:
     train: NDArray[np.bool_]
     test: NDArray[np.bool_]
 
+    @property
+    def groups(self) -> Labels:
+        """The number of the domain of each image."""
+        assert self.files.groups is not None  # of all domains
+        return self.files.groups
+
     def require_classes(self, test_domain: str) -> None:
         """Raises `UserError` if a class has no training image when this domain is held out."""
         labels, lists = self.files.labels, self.files.lists
-        groups = self.files.groups
-        assert groups is not None  # of all domains
-        trained = self.train & (groups != self.domains.index(test_domain))
+        trained = self.train & (self.groups != self.domains.index(test_domain))
         absent = np.setdiff1d(np.arange(self.classes), labels[trained])
         if not absent.size:
             return
@@ -73,23 +77,31 @@ class Domains(HeldOutDomain):
     def place(self, root: Path) -> Path:
         """The folder of the decoded images."""
 
+    def listed(self, root: Path) -> Listed:
+        """The domains of the training images."""
+        found, train, _ = self._divided(root)
+        return Listed(int(train.sum()), found.groups[train])
+
     def load(self, root: Path) -> Dataset:
         """Pixels 0..255: the test images are those of the held-out domain."""
-        self.require(root)
-        found = self.listing(root)
-        if self.test_domain not in found.domains:
-            raise unknown(f"domain in '{self.base(root)}'", self.test_domain, found.domains)
-        groups = found.files.groups
-        assert groups is not None  # of all domains
-        found.require_classes(self.test_domain)
-        held_out = groups == found.domains.index(self.test_domain)
-        train, test = found.train & ~held_out, found.test & held_out
+        found, train, test = self._divided(root)
         whole = self._stored(found, root).samples
         parts = whole.selected(train), whole.selected(test)
         return Dataset(self.label, *parts, found.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD)
 
+    def _divided(self, root: Path) -> tuple[Listing, NDArray[np.bool_], NDArray[np.bool_]]:
+        """The listed images, which of them are training images, and which are test images. No image is read."""
+        self.require(root)
+        found = self.listing(root)
+        if self.test_domain not in found.domains:
+            raise unknown(f"domain in '{self.base(root)}'", self.test_domain, found.domains)
+        found.require_classes(self.test_domain)
+        held_out = found.groups == found.domains.index(self.test_domain)
+        return found, found.train & ~held_out, found.test & held_out
+
     def _stored(self, found: Listing, root: Path) -> Cached:
-        return found.files.stored(self.place(root), self.base(root), self.size, found.classes, {"source": self.name})
+        key = found.files.key(self.base(root), self.size, {"source": self.name})
+        return found.files.stored(self.place(root), self.size, found.classes, key)
 
     def _reported(self, root: Path, published: Mapping[str, int]) -> Iterator[str]:
         """Decodes every image without storing it, and reports on each domain."""
@@ -156,6 +168,15 @@ class DomainFolder(Domains, OwnFolder):
     def base(self, root: Path) -> Path:
         """The folder of the user."""
         return self.root
+
+    def form(self, root: Path) -> Form:
+        """The classes are folders of the first domain."""
+        first = self.root / next(iter(_domains(self.root).values()))
+        return Form((3, self.size, self.size), len(folders_in(first, "class", f"{self.root.name}/{LAYOUT}")))
+
+    def decoded_as(self, root: Path) -> str:
+        """By the folder of the decoded images."""
+        return str(self.place(root))
 
     def place(self, root: Path) -> Path:
         """By the folder of the user."""

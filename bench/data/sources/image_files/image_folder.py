@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.cache import Cached
-from bench.data.dataset import Dataset, Samples, Subset
-from bench.data.sources.base import cache_place
-from bench.data.sources.image_files.decoding import ImageFiles, Side
+from bench.data.dataset import Dataset, Labels, Subset
+from bench.data.sources.base import Form, Listed, cache_place
+from bench.data.sources.image_files.decoding import ImageFiles, Side, in_pixels
 from bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
 from bench.files.column_file import read_columns, texts
 from bench.input.content import KnownFile
@@ -68,39 +67,52 @@ class ImageFolder(OwnFolder):
         Raises `UserError` for a missing folder, an unreadable file, or a file of another size.
         """
         classes = self._classes("train")
-        files = {
-            subset: self._files(subset, classes) for subset in SUBSETS
-        }  # wrong folders are reported before work begins
-        train, test = (self._part(subset, classes, files[subset], root) for subset in SUBSETS)
-        if self.clients is not None:
-            train = replace(train, samples=self._with_groups(train.samples, self.clients))
-        self._check_sizes(train.samples.images.shape[2:], test.samples.images.shape[2:])
-        return Dataset(self.label, train.samples, test.samples, len(classes), 255.0, train.mean, train.std)
+        # Wrong folders, sizes and clients, and missing files are reported before work begins.
+        files = {subset: self._files(subset, classes) for subset in SUBSETS}
+        self._check_sizes(*(of_subset.shape(self.size) for of_subset in files.values()))
+        groups = self._groups(files["train"])
+        keys = {
+            subset: files[subset].key(self.root / subset, self.size, {"source": self.name, "classes": classes})
+            for subset in SUBSETS
+        }
+        train, test = (
+            files[subset].stored(self._place(subset, root), self.size, len(classes), keys[subset]) for subset in SUBSETS
+        )
+        samples = train.samples if groups is None else replace(train.samples, groups=groups, stored_hash=None)
+        return Dataset(self.label, samples, test.samples, len(classes), 255.0, train.mean, train.std)
+
+    def form(self, root: Path) -> Form:
+        """The classes are folders of `train`; without `size`, the first image decides."""
+        classes = self._classes("train")
+        return Form(self._files("train", classes).shape(self.size), len(classes))
+
+    def listed(self, root: Path) -> Listed:
+        """The clients of the file `clients`."""
+        files = self._files("train", self._classes("train"))
+        return Listed(len(files), self._groups(files))
 
     def check(self, root: Path) -> Iterator[str]:
         """Decodes every image without storing it."""
         classes = self._classes("train")
         found = {subset: self._files(subset, classes) for subset in SUBSETS}
-        shapes = dict[Subset, tuple[int, ...]]()
-        for subset, files in found.items():
+        for files in found.values():
             files.require()
-            count = 0
-            for chunk in files.decoded(self.size):
-                count += len(chunk)
-                shapes[subset] = chunk.images.shape[2:]
+        self._check_sizes(*(files.shape(self.size) for files in found.values()))
+        self._groups(found["train"])
+        for subset, files in found.items():
+            count = sum(len(chunk) for chunk in files.decoded(self.size))
             yield f"'{self.root / subset}': {count:,} images in {len(classes)} classes, ok"
-        self._check_sizes(shapes["train"], shapes["test"])
 
     def _check_sizes(self, train: tuple[int, ...], test: tuple[int, ...]) -> None:
         if test != train:
-            sizes = f"{test}, but the training images are {train}"
-            raise UserError(f"the test images of '{self.root}' are {sizes}: all must have one size")
+            raise UserError(
+                f"the test images of '{self.root}' have {in_pixels(test)}, but the training images have "
+                f"{in_pixels(train)} (all must have one size, unless the data set has the key size, such as size: 224)"
+            )
 
-    def _part(self, subset: Subset, classes: list[str], files: ImageFiles, root: Path) -> Cached:
+    def _place(self, subset: Subset, root: Path) -> Path:
         size = "" if self.size is None else f":{self.size}"
-        place = cache_place(root, f"{self.label}-{subset}", f"{self.root.resolve()}{size}")
-        key = {"source": self.name, "classes": classes}
-        return files.stored(place, self.root / subset, self.size, len(classes), key)
+        return cache_place(root, f"{self.label}-{subset}", f"{self.root.resolve()}{size}")
 
     def _classes(self, subset: str) -> list[str]:
         return folders_in(self.root / subset, "class", f"{subset}/<class>/<image files>")
@@ -116,9 +128,9 @@ class ImageFolder(OwnFolder):
         files = [file for of_class in members for file in of_class]
         return ImageFiles(files, labels, [f"{file.parent.name}/{file.name}" for file in files])
 
-    def _with_groups(self, train: Samples, clients: Clients) -> Samples:
-        """The same images with their clients as groups, which are part of the content hash."""
-        assert train.names is not None  # written with the images
-        known = clients.groups(train.names.tolist())
-        groups = np.array([known[name] for name in train.names.tolist()])
-        return replace(train, groups=groups, stored_hash=None)
+    def _groups(self, train: ImageFiles) -> Labels | None:
+        """The clients of the training images, which are part of the content hash; None without `clients`."""
+        if self.clients is None:
+            return None
+        known = self.clients.groups(list(train.names))
+        return np.array([known[name] for name in train.names])

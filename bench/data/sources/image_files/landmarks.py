@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.cache import Cached
 from bench.data.dataset import Dataset, Subset
-from bench.data.sources.base import Facts, cache_place
+from bench.data.origin import File, Origin
+from bench.data.sources.base import Facts, Listed, cache_place
 from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
 from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
 from bench.files.column_file import integers, read_columns, texts
@@ -20,6 +20,13 @@ from bench.input.errors import UserError
 LISTS: dict[Subset, str] = {"train": "federated_train.csv", "test": "test.csv"}
 CLASSES = 2028
 FOLDER, LISTED = "google-landmarks-v2", "landmarks-user-160k"
+ARCHIVE = File(
+    f"{LISTED}.zip",
+    "53c36bd7d5fc12f927af2820b7e4a57c",
+    f"http://storage.googleapis.com/gresearch/federated-vision-datasets/{LISTED}.zip",
+)
+"""The archive of both lists, with the checksum that TensorFlow Federated publishes."""
+
 IMAGE_ID = re.compile(r"[0-9A-Za-z]{3,64}")
 
 
@@ -36,15 +43,27 @@ class LandmarksUser160k(PublishedImages):
 
     homepage: ClassVar[str] = "https://github.com/google-research/google-research/tree/master/federated_vision_datasets"
     licence: ClassVar[str] = "of each image: see Google Landmarks v2"
-    facts: ClassVar[Facts] = Facts(164_172, 19_526, CLASSES, (3, 224, 224))
+    classes: ClassVar[int] = CLASSES
+    images: ClassVar[dict[Subset, int]] = {"train": 164_172, "test": 19_526}
+    origin: ClassVar[Origin | None] = Origin(
+        homepage, licence, tuple(File(f"{LISTED}/{name}") for name in LISTS.values()), ARCHIVE
+    )
+
+    @property
+    def facts(self) -> Facts:
+        """The published numbers of images."""
+        return Facts(self.images["train"], self.images["test"], self.classes, (3, self.size, self.size))
 
     @classmethod
     def pieces(cls) -> tuple[Piece, ...]:
         """Two lists, and the folder of the images."""
-        lists = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
+        archive, url = ARCHIVE.path, str(ARCHIVE.url)
+        columns = {"train": "user_id, image_id and class", "test": "image_id and class"}
         return (
-            Piece(f"{LISTED}/{LISTS['train']}", "a list with the columns user_id, image_id and class", lists),
-            Piece(f"{LISTED}/{LISTS['test']}", "a list with the columns image_id and class", lists),
+            *(
+                Piece(f"{LISTED}/{name}", f"a list with the columns {columns[subset]}", url, archive=archive)
+                for subset, name in LISTS.items()
+            ),
             Piece(
                 f"{FOLDER}/train",
                 "a folder with an image a/b/c/abc….jpg for each id abc… in the lists",
@@ -55,33 +74,42 @@ class LandmarksUser160k(PublishedImages):
     @classmethod
     def counts(cls) -> tuple[str, str, int]:
         """See `PublishedImages`."""
-        images, _, classes, _ = cls.facts.texts()
-        return images, classes, cls.facts.train + cls.facts.test
+        return " + ".join(f"{count:,}" for count in cls.images.values()), str(cls.classes), sum(cls.images.values())
 
     def places(self, root: Path) -> list[Path]:
         """One for each subset."""
         return [self._place(subset, root) for subset in LISTS]
 
+    def listed(self, root: Path) -> Listed:
+        """The authors of the training images."""
+        files = self._listed(root)["train"]
+        return Listed(len(files), files.groups)
+
     def load(self, root: Path) -> Dataset:
         """Pixels 0..255."""
-        self.require(root)
-        train, test = (self._part(subset, files, root).samples for subset, files in self._listed(root).items())
-        return Dataset(self.label, train, test, self.facts.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD)
+        listed = self._listed(root)
+        # Missing images of either list are reported before those of the first one are decoded.
+        keys = {subset: files.key(root, self.size, {"source": self.name}) for subset, files in listed.items()}
+        train, test = (
+            files.stored(self._place(subset, root), self.size, self.classes, keys[subset]).samples
+            for subset, files in listed.items()
+        )
+        return Dataset(self.label, train, test, self.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD)
 
     def _checked(self, root: Path) -> Iterator[str]:
-        for subset, files in self._listed(root).items():
+        listed = self._listed(root)
+        for files in listed.values():
             files.require()
+        for subset, files in listed.items():
             count = sum(len(chunk) for chunk in files.decoded(self.size))
-            yield f"{subset}: {compared(count, self.facts.train if subset == 'train' else self.facts.test)}"
+            yield f"{subset}: {compared(count, self.images[subset])}"
 
     def _place(self, subset: Subset, root: Path) -> Path:
         return cache_place(root, f"{self.name}-{subset}", f"size={self.size}")
 
-    def _part(self, subset: Subset, files: ImageFiles, root: Path) -> Cached:
-        return files.stored(self._place(subset, root), root, self.size, self.facts.classes, {"source": self.name})
-
     def _listed(self, root: Path) -> dict[Subset, ImageFiles]:
         """The images of both lists; wrong lists are reported before work begins."""
+        self.provide(root)
         places: dict[str, str] = {}
         return {subset: _image_files(root / LISTED / name, root, subset, places) for subset, name in LISTS.items()}
 

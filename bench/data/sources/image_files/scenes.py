@@ -14,8 +14,8 @@ from pydantic import Field
 from bench.data.cache import cached, signature
 from bench.data.dataset import Dataset, Labels, Samples
 from bench.data.label_maps import UNLABELLED, LabelMaps, main_classes
-from bench.data.sources.base import cache_place
-from bench.data.sources.image_files.decoding import in_parts, opened
+from bench.data.sources.base import Listed, cache_place
+from bench.data.sources.image_files.decoding import in_parts, in_pixels, opened
 from bench.data.sources.image_files.published_images import PublishedImages, compared
 from bench.input.content import read_own
 from bench.input.errors import UserError
@@ -66,14 +66,17 @@ def decode_scene(
     Images are interpolated (bilinear, with antialiasing); a label is that of the nearest pixel. Raises `UserError` if a
     file cannot be read, if both have different sizes, or if labels are colours or unknown numbers.
     """
+    from PIL.Image import Resampling  # noqa: PLC0415 - only where image files are read
+
     shape = size[::-1]
     with opened(file) as image:
         whole = image.size
-        pixels = np.asarray(image.convert("RGB").resize(shape, 2), dtype=np.uint8)  # bilinear
+        pixels = np.asarray(image.convert("RGB").resize(shape, Resampling.BILINEAR), dtype=np.uint8)
     with opened(label_file) as labels:
         if labels.size != whole:
             raise UserError(
-                f"'{file}' is {_words(whole)} pixels, but its labels, '{label_file}', {_words(labels.size)}"
+                f"'{file}' has {in_pixels(whole[::-1])}, but its labels, '{label_file}', have "
+                f"{in_pixels(labels.size[::-1])}"
             )
         if labels.mode not in ("L", "P"):  # the numbers of a palette are classes: its colours do not matter
             raise UserError(
@@ -85,12 +88,8 @@ def decode_scene(
             allowed = np.flatnonzero(ids >= 0)
             last, first = allowed[allowed < UNLABELLED].max(), np.unique(numbers)[unknown[0]]
             raise UserError(f"'{label_file}' has the number {first} (allowed: 0 to {last}, and {UNLABELLED})")
-        scaled = np.asarray(labels.resize(shape, 0))  # nearest
+        scaled = np.asarray(labels.resize(shape, Resampling.NEAREST))
         return pixels.transpose(2, 0, 1), ids[scaled].astype(np.uint8)
-
-
-def _words(size: tuple[int, int]) -> str:
-    return f"{size[1]}×{size[0]}"
 
 
 class Scenes(PublishedImages):
@@ -130,6 +129,12 @@ class Scenes(PublishedImages):
         """One, by the size of the images."""
         return [cache_place(root, self.name, "size={}x{}".format(*self.size))]
 
+    def listed(self, root: Path) -> Listed:
+        """The clients, or cities, of FedDrive's lists or of the folders."""
+        self.require(root)
+        train, _ = self.clients(root, self.files(root).names)
+        return Listed(sum(map(len, train.values())), _groups(train))
+
     def load(self, root: Path) -> Dataset:
         """Pixels 0..255. Groups of training images are the clients, or cities."""
         self.require(root)
@@ -142,10 +147,9 @@ class Scenes(PublishedImages):
         key["files"] = signature([*found.files, *found.label_files], root)
         whole = cached(place, key, self.classes, lambda: found.decoded(self.size)).samples
         at = [np.array([positions[name] for own in part.values() for name in own]) for part in (train, test)]
-        groups = np.repeat(np.arange(len(train)), [len(own) for own in train.values()])
         edges = np.cumsum([len(own) for own in test.values()])[:-1]
         parts = dict(zip(test, np.split(np.arange(len(at[1])), edges), strict=True)) if len(test) > 1 else {}
-        subsets = whole.at(at[0], groups), whole.at(at[1], None)
+        subsets = whole.at(at[0], _groups(train)), whole.at(at[1], None)
         return Dataset(self.label, *subsets, self.classes, 255.0, MEAN, STD, parts)
 
     def _checked(self, root: Path) -> Iterator[str]:
@@ -162,6 +166,11 @@ class Scenes(PublishedImages):
                 yield f"{choice.label}: {len(names):,} test images{f', {part}' if len(test) > 1 else ''}"
         count = sum(len(chunk) for chunk in found.decoded(self.size))
         yield f"images: {compared(count, self.counts()[2])}"
+
+
+def _groups(clients: Clients) -> Labels:
+    """The number of the client of each image."""
+    return np.repeat(np.arange(len(clients)), [len(own) for own in clients.values()])
 
 
 def read_lists(folder: Path, names: Sequence[str], kind: str) -> Clients:
