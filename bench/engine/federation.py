@@ -53,6 +53,8 @@ class Federation:
             method = _with_buffers(method, objective)
         self.method = method
         self.objective = objective
+        if augment is not None:
+            augment = augment.of_stored(tuple(data.images.shape[1:]), data.crop)
         self.local = LocalTraining(method, objective, data, step_settings, augment)
         self.batch_sampler = batch_sampler
         self.client_sizes = client_sizes

@@ -84,6 +84,10 @@ class Source(Frozen):
         """The `dataset` that replaces this one at smoke scale."""
         return {"name": "digits"}
 
+    def stored_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a stored sample, by that of a model's input; the former is larger if only its centre is seen."""
+        return input_shape
+
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:
         """Unpacks and decodes everything that runs need. Raises `UserError` if the cache is damaged."""
         data = self.load(root)

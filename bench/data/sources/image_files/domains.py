@@ -16,6 +16,7 @@ from bench.data.sources.base import Facts, Source, cache_place
 from bench.data.sources.digits_domains import DigitsDomains
 from bench.data.sources.held_out import HeldOutDomain, domain_name
 from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
+from bench.data.sources.image_files.margins import Margins
 from bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
 from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
 from bench.input.errors import UserError, first_few, unknown
@@ -53,7 +54,7 @@ class Listing:
         )
 
 
-class Domains(HeldOutDomain):
+class Domains(HeldOutDomain, Margins):
     """The common base class. Images are decoded once, whichever domain is held out.
 
     Images are scaled to `size`, and normalised with ImageNet's mean and deviation, as pre-trained models need it.
@@ -86,7 +87,7 @@ class Domains(HeldOutDomain):
         train, test = found.train & ~held_out, found.test & held_out
         whole = self._stored(found, root).samples
         parts = whole.selected(train), whole.selected(test)
-        return Dataset(self.label, *parts, found.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD)
+        return Dataset(self.label, *parts, found.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD, crop=self.crop)
 
     def _stored(self, found: Listing, root: Path) -> Cached:
         return found.files.stored(self.place(root), self.base(root), self.size, found.classes, {"source": self.name})
@@ -203,7 +204,8 @@ class PublishedDomains(Domains, PublishedImages):
         """The published numbers of images."""
         held_out = self.folders[self.test_domain][1]
         total = self.counts()[2]
-        return Facts(total - held_out, held_out, self.classes, (3, self.size, self.size))
+        side = self.crop or self.size
+        return Facts(total - held_out, held_out, self.classes, (3, side, side))
 
     @property
     def stand_in(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from bench.data.cache import Cached
 from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.sources.base import cache_place
 from bench.data.sources.image_files.decoding import ImageFiles, Side
+from bench.data.sources.image_files.margins import Margins
 from bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
 from bench.files.column_file import read_columns, texts
 from bench.input.content import KnownFile
@@ -41,7 +42,7 @@ class Clients(KnownFile):
         return dict(zip(files.tolist(), numbers.tolist(), strict=True))
 
 
-class ImageFolder(OwnFolder):
+class ImageFolder(OwnFolder, Margins):
     """User-defined images: `root/train/<class>/*` and `root/test/<class>/*`, all of one size, or scaled to `size`.
 
     Classes are the sorted folder names in `train`. All formats that Pillow reads are accepted, with at most 8 bits per
@@ -75,7 +76,9 @@ class ImageFolder(OwnFolder):
         if self.clients is not None:
             train = replace(train, samples=self._with_groups(train.samples, self.clients))
         self._check_sizes(train.samples.images.shape[2:], test.samples.images.shape[2:])
-        return Dataset(self.label, train.samples, test.samples, len(classes), 255.0, train.mean, train.std)
+        return Dataset(
+            self.label, train.samples, test.samples, len(classes), 255.0, train.mean, train.std, crop=self.crop
+        )
 
     def check(self, root: Path) -> Iterator[str]:
         """Decodes every image without storing it."""
