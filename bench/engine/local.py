@@ -52,7 +52,7 @@ class LocalTraining:
         return self.method.loss.separable and self.objective.is_separable(self.data.batch(first)[0])
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Images and labels of the samples in `index` `[B]` as the augmentations get them; inputs, if there are none."""
+        """Images and labels of the samples in `index` `[B]` as augmentations get them; inputs, if there are none."""
         return self.data.batch(index) if self.augment is None else self.data.whole_batch(index)
 
     def step(self, w: Tensor, client: ClientRound, gradient: "MiniBatchGradient") -> Tensor:

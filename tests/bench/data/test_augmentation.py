@@ -123,7 +123,9 @@ def test_draws_and_results_are_those_of_the_formulas(chain, seed, count):
     after = augment(x, y, {name: torch.from_numpy(draw) for name, draw in drawn.items()})
     for part in augment.augmentations:
         x, y = formula(part, x, y, draws)
-    if any(isinstance(part, RandomResizedCrop) for part in augment.augmentations):  # torch sums the four neighbours of a pixel in another order
+    if any(
+        isinstance(part, RandomResizedCrop) for part in augment.augmentations
+    ):  # torch sums the four neighbours of a pixel in another order
         assert torch.allclose(after[0], x, atol=1e-5)
     else:
         assert torch.equal(after[0], x)
