@@ -14,8 +14,8 @@ PROVENANCE_COLUMNS = ("options", "compared_with", "code")
 
 TEXT_COLUMNS = (
     "experiment", *IDS, "identity", "definition", *PROVENANCE_COLUMNS, TAKEN_FROM,
-    "corruption", "data", "direction", "group", "labels", "metric", "model", "part", "picture", "predicted", "suite",
-    "target_of",
+    "class_name", "corruption", "data", "direction", "group", "labels", "metric", "model", "part", "picture",
+    "predicted", "suite", "target_of",
 )  # fmt: skip
 """The columns of tidy files that contain text: even a hash or a label may look like a number. All others contain
 numbers."""

@@ -17,11 +17,18 @@ from analysis.measures.convergence import FinalValue
 from analysis.measures.curvature.hessian import Estimator
 from analysis.measures.forward_passes import DIFFERENCES
 from bench.data.sources import parse_source
+from bench.data.sources.digit_scenes import STAND_IN_CLIENTS
 from bench.experiments.address import RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import RUN_FILES
-from bench.experiments.sections.scale import CLIENTS, has_domains, trained_at_smoke_scale
-from bench.models import parse_model
+from bench.experiments.sections.scale import (
+    CLIENTS,
+    RATE,
+    buffer_mode,
+    has_domains,
+    starts_trained,
+    trained_at_smoke_scale,
+)
 from bench.training.code_version import code_fingerprint
 
 _MOST_WORDS = 4
@@ -104,19 +111,26 @@ def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shorten
     clients = (re.search(r"-of-(\d+)$", setting.participation) for setting in settings)
     domains = any(has_domains(parse_source(part.dataset)) for part in parts)
     scenes = any(parse_source(part.dataset).label_maps for part in parts)
+    most = STAND_IN_CLIENTS if scenes else CLIENTS
     digits = "few rounds of a small network on scikit-learn's digits replace the data and models named here"
     sentences = {
         f"Smoke scale: {digits}.": True,
-        f"There are at most {CLIENTS} clients.": any(found and int(found[1]) > CLIENTS for found in clients),
+        f"There are at most {most} clients.": any(found and int(found[1]) > most for found in clients),
         "Crops and flips are left out.": any(part.training.augmentation for part in parts) and not scenes,
         "Scenes of two digits with labels of pixels replace the images; flips are left out.": scenes,
-        "The small network has no statistics of BatchNorm that are averaged, or stay with clients.": any(
-            parse_model(part.model).buffer_mode is not None for part in parts
+        f"Weights are random at the start, instead of trained ones, and the local rate is at least {RATE:g}.": any(
+            starts_trained(part.model) for part in parts
+        ),
+        "The small network has BatchNorm, whose statistics are averaged, or stay with the clients, like the paper's.": (
+            scenes and any(buffer_mode(part.model) is not None for part in parts)
         ),
         "A client holds the same share of the classes as in the paper; there may be fewer clients.": "pathological"
         in splits,
         "Digits in several styles, such as rotated and blurred ones, replace the domains.": domains,
-        "Splits by groups are replaced by Dirichlet splits.": "pam" in splits or ("by_group" in splits and not domains),
+        "Heterogeneous clients have scenes of one domain each, uniform ones scenes of all domains.": scenes
+        and "by_group" in splits,
+        "Splits by groups are replaced by Dirichlet splits.": "pam" in splits
+        or ("by_group" in splits and not (domains or scenes)),
         "Clients have equal numbers of images.": "dirichlet_by_class" in splits,
         "SWA begins after half of the rounds.": any(
             "swa" in experiment.methods[c.method].hyperparameters for c in shown

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from bench.data.sources import parse_source
+from bench.data.sources.base import Source
 from bench.experiments.address import Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.schema import SWA_SUFFIX, ExperimentFile, MethodEntry
@@ -53,14 +54,15 @@ def with_trained_data(heading: str) -> str:
     return _NAMES.sub(lambda found: "digits for " if found.start() else "Digits for ", heading)
 
 
-def data_title(part: ExperimentFile) -> str:
-    """The data set on which a part of an experiment is trained, in words, such as OfficeHome (real world).
-
-    At smoke scale, it is the one with digits that replaces the part's own.
-    """
+def trained_data(part: ExperimentFile) -> Source:
+    """The data set on which a part of an experiment is trained; at smoke scale the one that replaces the part's own."""
     source = parse_source(part.dataset)
-    if part.scale == "smoke":
-        source = parse_source(source.stand_in)
+    return parse_source(source.stand_in) if part.scale == "smoke" else source
+
+
+def data_title(part: ExperimentFile) -> str:
+    """The data set on which a part of an experiment is trained, in words, such as OfficeHome (real world)."""
+    source = trained_data(part)
     if source.name not in _DATA:
         return source.label
     details = source.label.removeprefix(source.name).removeprefix("-").replace("-", ", ").replace("_", " ")

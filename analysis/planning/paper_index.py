@@ -9,6 +9,7 @@ from pathlib import Path
 from analysis.figures.base import FigureLayout
 from analysis.planning.gradient_times import GradientTimes
 from analysis.planning.plan import CellCosts, Cost, NamedCell, rounded, total
+from analysis.planning.printed_coverage import Coverage, coverage
 from analysis.planning.run_cost import OVERHEAD
 from analysis.published.printed_numbers import dataset_title
 from analysis.report.figures import Figures
@@ -37,7 +38,9 @@ def page(times: GradientTimes) -> str:
         *(_line(other, f"`{other.requested.target}`") for other in experiments if other not in papers),
     ]
     sections = [line for paper in papers for line in _section(paper)]
-    return "\n".join([*_introduction(times), "", *markdown(HEADER, lines), *sections]) + "\n"
+    first, *others = [paper.coverage for paper in papers]
+    counted = [f"{sum(others, first)}."]
+    return "\n".join([*_introduction(times), *counted, "", *markdown(HEADER, lines), *sections]) + "\n"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,13 @@ class _Indexed:
     def cells(self, layouts: Mapping[str, list[Path]]) -> dict[NamedCell, Cost]:
         """The cells of all tables, or of all figures."""
         return self.costs.of(self.requested, (file for files in layouts.values() for file in files))
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """How many of the paper's printed numbers have a run behind them."""
+        tables = Tables(self.requested)
+        layouts = [tables.layout(name) for name in tables.names()]
+        return coverage(self.requested.paper, self.requested.experiment, layouts)
 
     @property
     def has_own_images(self) -> bool:
@@ -108,6 +118,8 @@ def _introduction(times: GradientTimes) -> list[str]:
         f"thread on {times.machine} ({times.day}, [costs.csv](costs.csv)). A local step takes {OVERHEAD:g} times as",
         "long as its gradients. Analyses are not included. GiB is the disk space of the stored models and states.",
         "`fedflat index --measure` measures the gradients on your machine and writes both files again.",
+        "",
+        "A printed number has a run behind it if the experiment has runs for its entry in a table, trained or not yet.",
     ]
 
 
@@ -125,6 +137,7 @@ def _section(paper: _Indexed) -> list[str]:
         f"## {requested.target}",
         "",
         f"Settings, and choices that the paper leaves open: [{source}/README.md]({source}/README.md).",
+        f"{paper.coverage}.",
         "",
         *markdown(header, [*rows, *others]),
     ]

@@ -4,6 +4,7 @@ import functools
 from math import ceil, prod
 
 from analysis.planning.gradient_times import Gradient, Times
+from bench.data.augmentation import augmented_shape
 from bench.data.root import data_root
 from bench.engine.method_costs import measured_costs
 from bench.experiments.run_config import RunConfig
@@ -73,9 +74,10 @@ def size_of_whole_images(run: RunConfig) -> float:
 
 def _trained_shape(run: RunConfig) -> tuple[int, ...]:
     _, _, shape, _ = facts(run)
-    for augmentation in run.training.augmentation or ():
-        shape = augmentation.output_shape(shape)
-    return shape
+    if not run.training.augmentation:
+        return shape
+    crop = getattr(run.dataset, "crop", None)
+    return augmented_shape(run.training.augmentation, run.dataset.stored_shape(shape), crop)
 
 
 def facts(run: RunConfig) -> tuple[int, int, tuple[int, ...], int]:

@@ -142,6 +142,8 @@ def _body(
     for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
         lines = []
         for m, (title, entries) in enumerate(zip(table.rows, rows, strict=True)):
+            if not block.shows(table.layout.methods[m]):
+                continue
             pairs = zip(entries, columns, strict=True)
             shown = [_marked(entry, column.decimals, plus_minus, marks, escape) for entry, column in pairs]
             lines.append(_Line(escape(title), shown))

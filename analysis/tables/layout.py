@@ -170,6 +170,11 @@ class Block(Frozen):
     """A group of rows, one per method, with its own ranking; blocks are stacked."""
 
     header: str = Field(default="", description="a line above the rows")
+    methods: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="those of the table's methods that have a row in this block, in the table's order; null: all",
+    )
     select: Selection = Field(default=Selection(), description="the setting of the rows")
     instead: dict[str, str] = Field(
         default={}, description="labels in columns' selections, and the labels that replace them in this block"
@@ -180,6 +185,17 @@ class Block(Frozen):
     @classmethod
     def _known_published_keys(cls, keys: Keys) -> Keys:
         return checked_keys(keys)
+
+    def shows(self, method: str) -> bool:
+        """Whether the block has a row for a method of the table."""
+        return self.methods is None or method in self.methods
+
+    def of(self, methods: Collection[str], experiment: Experiment) -> "Block":
+        """The block with rows for these methods at most; a method that is swept has several."""
+        if self.methods is None:
+            return self
+        labels = [label for method in self.methods for label in experiment.labels_of(method) or [method]]
+        return self.model_copy(update={"methods": tuple(label for label in labels if label in methods)})
 
 
 class TableLayout(Layout):
@@ -231,9 +247,22 @@ class TableLayout(Layout):
         for column in self.columns:
             named += [*column.gain_over, *column.gain_over.values()]
             named += [] if column.relative_to is None else [column.relative_to]
+        named += [method for block in self.blocks for method in block.methods or ()]
         for method in named:
             if method not in self.methods:
                 raise unknown("method of the table", method, self.methods)
+        return self
+
+    @model_validator(mode="after")
+    def _references_in_blocks(self) -> "TableLayout":
+        for block, column in itertools.product(self.blocks, self.columns):
+            bases = [other for method, other in column.gain_over.items() if block.shows(method)]
+            for reference in [*bases, *([] if column.relative_to is None else [column.relative_to])]:
+                if not block.shows(reference):
+                    raise UserError(
+                        f"block {block.header!r}: column {column.name} is compared with {reference}, which is not in "
+                        f"the block's methods ({', '.join(block.methods or ())})"
+                    )
         return self
 
     @classmethod
@@ -261,7 +290,8 @@ class TableLayout(Layout):
         if not columns:
             raise UserError(f"experiment {experiment.name} has none of the methods of its columns")
         rows = {method: keys for method, keys in self.rows.items() if method in methods}
-        return layout.model_copy(update={"columns": tuple(columns), "rows": rows})
+        blocks = _with_rows(layout.blocks, methods, experiment)
+        return layout.model_copy(update={"columns": tuple(columns), "rows": rows, "blocks": blocks})
 
     def _shown_methods(self, experiment: Experiment) -> tuple[str, ...]:
         if not self.swept:
@@ -303,7 +333,8 @@ class TableLayout(Layout):
         if experiment.chosen is not None:
             methods = tuple(m for m in methods if m in experiment.methods and experiment.is_chosen(m))
         layout = with_requested_value(at_scale(self, experiment), experiment)
-        return layout.model_copy(update={"columns": columns, "methods": methods})
+        blocks = _with_rows(self.blocks, methods, experiment)
+        return layout.model_copy(update={"columns": columns, "methods": methods, "blocks": blocks})
 
     def settings_of(self, block: Block, column: Column, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of a column within a block; values are means over them, and most columns have one."""
@@ -312,15 +343,34 @@ class TableLayout(Layout):
         return tuple(_replaced(selection, block).setting(experiment) for selection in chosen)
 
     def has(self, block: Block, method: str, column: Column, experiment: Experiment) -> bool:
-        """Whether the experiment has the cells of an entry: a part of an experiment may lack some methods."""
+        """Whether the block has a row for the method, and the experiment the cells of the entry: a part of an
+        experiment may lack some methods."""
         settings = self.settings_of(block, column, experiment)
-        return all(experiment.has_cell(CellAddress(setting, method)) for setting in settings)
+        return block.shows(method) and all(experiment.has_cell(CellAddress(setting, method)) for setting in settings)
+
+    def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
+        """See `Layout`: those of the methods that have a row in a block."""
+        every = super().cells(experiment)
+        shown = {
+            CellAddress(setting, method)
+            for block, column in itertools.product(self.blocks, self.columns)
+            for setting in self.settings_of(block, column, experiment)
+            for method in self.methods
+            if block.shows(method)
+        }
+        return tuple(cell for cell in every if cell in shown)
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all columns in all blocks, each once."""
         pairs = itertools.product(self.blocks, self.columns)
         places = (self.settings_of(block, column, experiment) for block, column in pairs)
         return tuple(dict.fromkeys(itertools.chain.from_iterable(places)))
+
+
+def _with_rows(blocks: Sequence[Block], methods: Collection[str], experiment: Experiment) -> tuple[Block, ...]:
+    """The blocks with rows for these methods; those without a row are left out, unless none has one."""
+    own = tuple(block.of(methods, experiment) for block in blocks)
+    return tuple(block for block in own if block.methods != ()) or own
 
 
 def _replaced(selection: Selection, block: Block) -> Selection:

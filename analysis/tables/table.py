@@ -20,7 +20,7 @@ from analysis.measures.convergence import Better, diverged_seeds, stopped_runs
 from analysis.published.numbers import PublishedNumber
 from analysis.tables.caption import caption
 from analysis.tables.fairness import FAIR, Fairness
-from analysis.tables.layout import Column, TableLayout
+from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.quotations import Quotations, Source, own_cells, source
 from analysis.tables.values import Value, Values, compared, mean_over, runs_over, stopped_without_value, values_of
 from analysis.verdicts.equivalence import Noise
@@ -73,7 +73,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True)
 class Table:
-    """A filled table: `entries[block][row][column]`, in the layout's order.
+    """A filled table: `entries[block][row][column]`, in the layout's order, also of rows that a block does not show.
 
     If a paper published the table, `published` has the same shape, `summaries[block][column]` compare whole columns,
     and `foot` has one paragraph per item. `experiment` is the name of the table's experiment; `quotations` are the
@@ -127,7 +127,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
     stops, finals = stopped_runs(metrics), layout.final_values(tidy.experiment)
     shared: dict[tuple[object, ...], Values] = {}
     blocks = []
-    for b, _ in enumerate(layout.blocks):
+    for b in range(len(layout.blocks)):
         columns = []
         for c, column in enumerate(layout.columns):
             frame = frames[column.file]
@@ -135,7 +135,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
             if values not in shared:
                 shared[values] = values_of(column, finals, frame)
             sources = {m: source(layout, (b, m, c), tidy.experiment, quotations) for m in layout.methods}
-            columns.append(_column(layout, column, sources, runs, stops, shared[values], frame))
+            columns.append(_column(layout.blocks[b], column, sources, runs, stops, shared[values], frame))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
@@ -146,7 +146,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
 
 
 def _column(
-    layout: TableLayout,
+    block: Block,
     column: Column,
     sources: Mapping[str, Source],
     runs: Mapping[tuple[str, ...], tuple[int, int]],
@@ -162,7 +162,8 @@ def _column(
     of_method = {method: mean_over([values.get(key, []) for key in keys]) for method, keys in cells.items()}
     entries = []
     for method, own in compared(column, of_method).items():
-        if not sources[method].exists or (column.gain_over and method not in column.gain_over):
+        exists = block.shows(method) and sources[method].exists
+        if not exists or (column.gain_over and method not in column.gain_over):
             entries.append(Entry(note="–"))
             continue
         seeds, diverged, ran = runs_over([runs.get(key, (0, 0)) for key in cells[method]])

@@ -21,6 +21,8 @@ def tidy_csv(table: Table) -> str:
     writer.writerow([*head, *(_PUBLISHED if table.published else ())])
     for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
         for m, (method, entries) in enumerate(zip(table.layout.methods, rows, strict=True)):
+            if not block.shows(method):
+                continue
             for c, (column, entry) in enumerate(zip(table.layout.columns, entries, strict=True)):
                 source = "" if entry.mean is None else f"run{_of_quoted(table, (b, method, c))}"
                 fields: list[str] = [table.name, method, block.header, column.name, column.metric]

@@ -9,7 +9,7 @@ For segmentation, y are label maps `[B, height, width]`, which are moved like th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
+from bench.data.centre import centre, centre_shape
 from bench.data.label_maps import IGNORED, has_label_maps
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
@@ -32,7 +33,7 @@ Draws = dict[str, NDArray[Any]]
 class Context:
     """Facts of the data set that augmentations need.
 
-    They are the number of classes, the shape of an input, and black after normalisation, which broadcasts to it.
+    They are the number of classes, the shape of a stored image, and black after normalisation, which broadcasts to it.
     """
 
     classes: int
@@ -105,7 +106,7 @@ class Crop(Augmentation):
 
 
 class RandomResizedCrop(Augmentation):
-    """A random window of random area and shape, scaled to the image's size (bilinear), as for ImageNet.
+    """A random window of random area and shape, scaled to one size (bilinear), as for ImageNet.
 
     As torchvision's transform of this name, on stored images: area and the logarithm of the ratio of the sides are
     uniform; if ten windows in a row exceed the image, the whole image is the window.
@@ -114,6 +115,13 @@ class RandomResizedCrop(Augmentation):
     name: Literal["random_resized_crop"] = "random_resized_crop"
     least_area: float = Field(default=0.08, gt=0, le=1, description="smallest share of the image's area")
     most_ratio: float = Field(default=4 / 3, ge=1, le=10, description="largest ratio of the window's sides")
+    size: Pixels | None = Field(
+        default=None, description="height and width to which the window is scaled; null: those of the stored images"
+    )
+
+    def output_shape(self, image_shape: Shape) -> Shape:
+        """The size to which windows are scaled."""
+        return image_shape if self.size is None else (image_shape[0], self.size, self.size)
 
     def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
         """`cut` `[B, 4]`: pixels that are cut off at the top, left, bottom and right."""
@@ -127,19 +135,19 @@ class RandomResizedCrop(Augmentation):
         return {"cut": np.concatenate([start, sides - window - start], axis=1)}
 
     def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Images `[B, channels, height, width]`."""
+        """Windows of images `[B, channels, height, width]`."""
         top, left, bottom, right = draws["cut"].unbind(1)
-        return _stretched(_stretched(x, 2, top, bottom), 3, left, right), y
+        _, height, width = self.output_shape(x.shape[1:])
+        return _stretched(_stretched(x, 2, top, bottom, height), 3, left, right, width), y
 
 
 TRIES = 10
 """How often a window is drawn that does not exceed the image."""
 
 
-def _stretched(x: Tensor, axis: int, before: Tensor, after: Tensor) -> Tensor:
-    """Images without `before` `[B]` pixels at the beginning of an axis and `after` at its end, scaled to their size."""
-    length = x.shape[axis]
-    kept = (length - before - after)[:, None]
+def _stretched(x: Tensor, axis: int, before: Tensor, after: Tensor, length: int) -> Tensor:
+    """Images without `before` `[B]` pixels at the beginning of an axis and `after` at its end, scaled to a length."""
+    kept = (x.shape[axis] - before - after)[:, None]
     place = (torch.arange(length, device=x.device) + 0.5) * kept / length - 0.5
     place = place.clamp(min=0).minimum(kept - 1) + before[:, None]
     return _interpolated(x, axis, place, before[:, None] + kept - 1)
@@ -322,18 +330,23 @@ def _parse(item: Any) -> Sequence[AnyAugmentation]:
 
 @dataclass(frozen=True)
 class Augment:
-    """A sequence of augmentations. The key of a draw is the augmentation's position in it and the name of the draw."""
+    """A sequence of augmentations. The key of a draw is the augmentation's position in it and the name of the draw.
+
+    With `crop`, the centre of an augmented image is cut out, if the image is larger.
+    """
 
     augmentations: tuple[AnyAugmentation, ...]
     context: Context
+    crop: int | None = None
+
+    def of_stored(self, image_shape: Shape, crop: int | None) -> "Augment":
+        """The same augmentations for stored images of this shape."""
+        return replace(self, context=replace(self.context, image_shape=image_shape), crop=crop)
 
     @property
     def output_shape(self) -> Shape:
         """The shape of an input after all augmentations."""
-        shape = self.context.image_shape
-        for augmentation in self.augmentations:
-            shape = augmentation.output_shape(shape)
-        return shape
+        return augmented_shape(self.augmentations, self.context.image_shape, self.crop)
 
     def draw(self, stream: np.random.Generator, sizes: Sequence[int]) -> dict[tuple[int, str], NDArray[Any]]:
         """Draws for consecutive mini-batches of these sizes; each is `[Σ sizes, ...]`."""
@@ -348,7 +361,14 @@ class Augment:
         for place, augmentation in enumerate(self.augmentations):
             own = {name: draw for (at, name), draw in draws.items() if at == place}
             x, y = augmentation.apply(x, y, self.context, own)
-        return x, y
+        return (x if self.crop is None else centre(x, self.crop).contiguous()), y
+
+
+def augmented_shape(augmentations: Sequence[AnyAugmentation], image_shape: Shape, crop: int | None = None) -> Shape:
+    """The shape of a stored image after all augmentations, of which the centre is cut out."""
+    for augmentation in augmentations:
+        image_shape = augmentation.output_shape(image_shape)
+    return centre_shape(image_shape, crop)
 
 
 Augmentations = Annotated[

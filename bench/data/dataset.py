@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bench.data.centre import centre, centre_shape
 from bench.data.label_maps import IGNORED, UNLABELLED, LabelMaps
 from bench.host.memory import free_memory
 from bench.input.content import short_hash
@@ -95,19 +96,24 @@ class Samples:
         return [self.images] if self.maps is None else [self.images, self.maps]
 
     def on(
-        self, device: torch.device, shift: Tensor, factor: Tensor, stored: Mapping[int, Tensor] | None = None
+        self,
+        device: torch.device,
+        shift: Tensor,
+        factor: Tensor,
+        stored: Mapping[int, Tensor] | None = None,
+        crop: int | None = None,
     ) -> "DeviceData":
         """The samples on a device. Their batches are normalised by (image − shift) · factor.
 
         `stored`: the tensors of `large`, on this device or on the host, by the `id` of their arrays; None: they are
-        copied to the device.
+        copied to the device. `crop`: see `DeviceData`.
         """
         if stored is None:
             stored = {id(array): _tensor(array).to(device) for array in self.large}
         rows = None if self.rows is None else torch.from_numpy(self.rows).to(device)
         maps = None if self.maps is None else stored[id(self.maps)]
         labels = _tensor(self.labels).to(device)
-        return DeviceData(stored[id(self.images)], labels, shift.to(device), factor.to(device), rows, maps)
+        return DeviceData(stored[id(self.images)], labels, shift.to(device), factor.to(device), rows, maps, crop)
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,8 @@ class Dataset:
 
     The input of a model is (image / `scale` − `mean`) / `std`, with mean and std per channel, the first dimension of
     a sample, in units of `scale`; one number of each serves all channels. `test_parts` are the positions of the test
-    samples in each of several test subsets, which together are all of them; empty: there is one.
+    samples in each of several test subsets, which together are all of them; empty: there is one. `crop`: the side of
+    the central square of each image that models see; None: the whole image.
     """
 
     name: str
@@ -127,6 +134,7 @@ class Dataset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     test_parts: Mapping[str, Labels] = field(default_factory=dict)
+    crop: int | None = None
     _copies: dict[torch.device, tuple["DeviceData", "DeviceData"]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -139,7 +147,7 @@ class Dataset:
     @property
     def image_shape(self) -> tuple[int, ...]:
         """The shape of one input: (channels, height, width) of images, (channels, length) of signals."""
-        return tuple(self.train.images.shape[1:])
+        return centre_shape(self.train.images.shape[1:], self.crop)
 
     def content_hash(self) -> str:
         """SHA-256 over the hashes of both subsets, and of the test subsets, first 16 hex digits."""
@@ -158,7 +166,7 @@ class Dataset:
             arrays = {id(array): array for part in (self.train, self.test) for array in part.large}
             place = device if _fits(arrays.values(), device) else torch.device("cpu")
             stored = {key: _tensor(array).to(place) for key, array in arrays.items()}
-            train, test = (part.on(device, shift, factor, stored) for part in (self.train, self.test))
+            train, test = (part.on(device, shift, factor, stored, self.crop) for part in (self.train, self.test))
             self._copies[device] = train, test
         return self._copies[device]
 
@@ -185,6 +193,8 @@ class DeviceData:
 
     `maps` `[n, height, width]`, stored like the images, are the label maps of segmentation. Batches then have these in
     place of labels, as whole numbers with `IGNORED` for pixels without a class.
+
+    `crop`: inputs are the central squares of the images with this side; augmentations get the whole images.
     """
 
     images: Tensor
@@ -193,13 +203,23 @@ class DeviceData:
     factor: Tensor
     rows: Tensor | None = None
     maps: Tensor | None = None
+    crop: int | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return centre_shape(self.images.shape[1:], self.crop)
+
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs `[B, ...]` and labels `[B]`, or label maps `[B, height, width]`, of the samples in `index` `[B]`."""
         return self.inputs(self._stored(self.images, index)), self._labels(index)
+
+    def whole_batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """As `batch`, but whole images in place of their centres, for augmentations."""
+        return self._normalised(self._stored(self.images, index)), self._labels(index)
 
     def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and labels of all samples in consecutive batches; each batch is normalised when it is requested."""
@@ -216,7 +236,10 @@ class DeviceData:
                 yield self._stored(self.images, index), self._labels(index)
 
     def inputs(self, images: Tensor) -> Tensor:
-        """Stored images, normalised."""
+        """The centres of stored images, normalised."""
+        return self._normalised(centre(images, self.crop))
+
+    def _normalised(self, images: Tensor) -> Tensor:
         return (images - self.shift).mul_(self.factor)
 
     def _labels(self, index: Tensor) -> Tensor:

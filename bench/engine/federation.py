@@ -19,6 +19,7 @@ from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.base import Method, ServerRound, norm
 from bench.methods.common.buffers import BUFFERS, BufferExchange
+from bench.models.buffer_mode import kept_positions
 
 
 @dataclass
@@ -53,6 +54,8 @@ class Federation:
             method = _with_buffers(method, objective)
         self.method = method
         self.objective = objective
+        if augment is not None:
+            augment = augment.of_stored(tuple(data.images.shape[1:]), data.crop)
         self.local = LocalTraining(method, objective, data, step_settings, augment)
         self.batch_sampler = batch_sampler
         self.client_sizes = client_sizes
@@ -201,7 +204,8 @@ def _with_buffers(method: Method, objective: Objective) -> Method:
     """The method with what happens to the objective's buffers, which are those at the start."""
     assert objective.buffer_mode is not None  # checked with the buffers
     assert objective.buffers is not None
-    return replace(method, buffers=BufferExchange(mode=objective.buffer_mode, initial=objective.buffers.clone()))
+    kept = kept_positions(objective.buffer_mode, objective.module)
+    return replace(method, buffers=BufferExchange(initial=objective.buffers.clone(), kept=kept))
 
 
 def _differences(vectors: Sequence[Tensor], start: Tensor) -> Tensor:

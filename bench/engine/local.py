@@ -43,13 +43,17 @@ class LocalTraining:
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input, after augmentation."""
-        return tuple(self.data.images.shape[1:]) if self.augment is None else self.augment.output_shape
+        return self.data.input_shape if self.augment is None else self.augment.output_shape
 
     @property
     def is_separable(self) -> bool:
         """Whether the loss of a mini-batch is a mean of losses that depend on one sample each."""
         first = torch.zeros(1, dtype=torch.int64, device=self.objective.device)
         return self.method.loss.separable and self.objective.is_separable(self.data.batch(first)[0])
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Images and labels of the samples in `index` `[B]` as augmentations get them; inputs, if there are none."""
+        return self.data.batch(index) if self.augment is None else self.data.whole_batch(index)
 
     def step(self, w: Tensor, client: ClientRound, gradient: "MiniBatchGradient") -> Tensor:
         """The next local iterate, `[P]`."""

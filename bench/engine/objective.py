@@ -10,7 +10,7 @@ from torch.func import grad_and_value
 from torch.nn.modules.dropout import _DropoutNd
 
 from bench.input.errors import UserError
-from bench.methods.common.buffers import Mode
+from bench.models.buffer_mode import BufferMode
 from bench.models.dropout import Draws, Dropout
 from bench.models.frozen_parts import frozen_parts, set_training, trained_buffers
 from bench.models.im2col import Im2col
@@ -67,7 +67,7 @@ class Objective:
         precision: Precision = "fp32",
         *,
         channels_last: bool = False,
-        buffer_mode: Mode | None = None,
+        buffer_mode: BufferMode | None = None,
     ) -> None:
         if has_buffers(module) and buffer_mode is None:
             raise UserError(

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import nn
 
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
+from bench.models.buffer_mode import BufferMode
 
 ImageShape = tuple[int, ...]
 """The shape of one input: (channels, height, width) of images, (channels, length) of signals, (features,) of tables."""
@@ -31,7 +32,7 @@ class ModelChoice(Frozen, ABC):
         return 1 if self.small else cores
 
     @property
-    def buffer_mode(self) -> Literal["average", "local"] | None:
+    def buffer_mode(self) -> BufferMode | None:
         """What happens to the model's buffers; None: it must not have any."""
         return None
 
@@ -71,8 +72,15 @@ class NamedModel(ModelChoice):
     @classmethod
     def labelled(cls, options: Mapping[str, object]) -> str:
         """The name with these options."""
-        listed = ", ".join(f"{key}={value}" for key, value in options.items())
+        listed = ", ".join(f"{key}={_in_words(value)}" for key, value in options.items())
         return f"{cls.registered_name()}({listed})" if listed else cls.registered_name()
+
+
+def _in_words(value: object) -> str:
+    """A value of an option; that of a mapping without brackets: local *.bn.*"""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return " ".join(f"{key} {' '.join(map(str, listed))}" for key, listed in value.items())
 
 
 def check_size(model: str, image_shape: ImageShape, smallest: int = 1) -> None:

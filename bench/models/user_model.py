@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from bench.input.errors import UserError
 from bench.input.user_function import UserFunction
 from bench.models.base import ImageShape, ModelChoice
+from bench.models.buffer_mode import BufferMode
 from bench.models.frozen_parts import frozen_parts, set_training
 from bench.models.network import check_used, cross_entropy, has_auxiliary_heads
 
@@ -25,16 +26,15 @@ class UserModel(UserFunction, ModelChoice):
     noun: ClassVar[str] = NOUN
 
     function: str = Field(description="called with the shape of an input and the number of classes")
-    buffers: Annotated[
-        Literal["average", "local"] | None, BeforeValidator(lambda given: None if given == "refuse" else given)
-    ] = Field(
+    buffers: Annotated[BufferMode | None, BeforeValidator(lambda given: None if given == "refuse" else given)] = Field(
         default=None,
         description="average: buffers, such as BatchNorm's statistics, are sent and averaged like parameters; local: "
-        "each client keeps its own; refuse, or null: the model must not have any outside of frozen parts",
+        "each client keeps its own; {local: [PATTERN, ...]}: those whose names match; refuse, or null: the model must "
+        "not have any outside of frozen parts",
     )
 
     @property
-    def buffer_mode(self) -> Literal["average", "local"] | None:
+    def buffer_mode(self) -> BufferMode | None:
         """The field `buffers`."""
         return self.buffers
 

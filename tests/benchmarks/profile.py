@@ -66,8 +66,8 @@ class Profile:
         """Seconds of each part in a round of the first clients, each with `images` images."""
         [federation] = self._ours.federations(images)
         clock, plain = Clock(self._device), federation.local
-        local = dataclasses.replace(plain, data=dataclasses.replace(plain.data))
-        places = [(local, "step", PARTS[1]), (local.data, "batch", PARTS[2])]
+        local = dataclasses.replace(plain)
+        places = [(local, "step", PARTS[1]), (local, "batch", PARTS[2])]
         for owner, name, part in places:  # attributes of these objects alone, in front of their classes' methods
             object.__setattr__(owner, name, clock.timed(part, getattr(owner, name)))
         object.__setattr__(local, "augment", _Augment(clock, plain.augment))
@@ -87,7 +87,7 @@ class _Augment(Augment):
     """An augmentation whose time is measured."""
 
     def __init__(self, clock: Clock, augment: Augment) -> None:
-        super().__init__(augment.augmentations, augment.context)
+        super().__init__(augment.augmentations, augment.context, augment.crop)
         object.__setattr__(self, "draw", clock.timed(PARTS[3], augment.draw))
         object.__setattr__(self, "_call", clock.timed(PARTS[3], augment.__call__))
 

@@ -1,8 +1,17 @@
-"""One table and one figure of each paper by Snakemake, at a scale still smaller than smoke."""
+"""Tables and figures of each paper, at a scale still smaller than smoke: by Snakemake, or from runs trained here."""
+
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
+from bench.experiments.address import CellAddress
+from bench.host.progress import silent
+from bench.host.torch_device import prepare_device
+from bench.training.train import train_cell
 from tests.end_to_end.test_snakemake import snakemake
 
 SMALLEST = {"experiments": None, "scale": "smoke", "rounds": 2, "seeds": "[0]"}
@@ -30,3 +39,56 @@ def test_a_table_and_a_figure(paper, tmp_path):
     rows = pd.read_csv(folder / "tables" / f"{table}.csv")
     assert (rows["source"] == "run").any(), "some numbers are reproduced"
     assert rows["published"].notna().any(), "some are shown"
+
+
+@pytest.mark.long
+def test_landmarks_and_street_scenes(tmp_path):
+    """Caldarola et al.'s Tables 7 and 8, whose blocks have rows of their own, and predictions of two parts."""
+    paper = "fedsam_caldarola"
+    targets = (f"{paper}_table_7", f"{paper}_table_8", f"{paper}_figure_predictions")
+    snakemake(tmp_path, *targets, **SMALLEST, methods="[fedavg,silobn,centralized]")
+    folder = tmp_path / "results" / "reports" / f"{paper}_smoke"
+    landmarks, scenes = (pd.read_csv(folder / "tables" / f"{name}.csv") for name in ("7", "8"))
+    assert (landmarks["source"] == "run").sum() == 4, "FedAvg, with both kinds of SWA, and centralised training"
+    assert scenes.groupby("block", sort=False)["row"].unique().map(list).to_dict() == {
+        "Uniform clients": ["fedavg", "fedavg+swa"],
+        "Heterogeneous clients": ["fedavg", "fedavg+swa"],
+        "Heterogeneous clients, SiloBN": ["silobn"],
+    }
+    assert (scenes["source"] == "run").all()
+    assert scenes["mean"].between(0, 100).all()
+    text = (folder / "tables" / "8.md").read_text(encoding="utf-8")
+    assert "The small network has BatchNorm" in text
+    picture = folder / "figures" / "predictions.md"
+    assert "Statistics of BatchNorm" in picture.read_text(encoding="utf-8")
+    assert picture.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.long
+def test_held_out_domains(tmp_path: Path):
+    """FedLESAM's Tables 3 and 4 and Figure 4 from the runs of OfficeHome: 16 of their cells, and 20 of radii."""
+    overrides = {"scale": "smoke", "training.rounds": 2, "grid.seeds": [0]}
+    requested = RequestedExperiment("fedlesam", tmp_path, overrides)
+    experiment, device = requested.experiment, prepare_device("cpu", 1)
+    shown = {"fedavg", "fedlesam", *(label for label in experiment.methods if label.startswith("fedlesam_s_rho"))}
+    for path, cell in experiment.cells().items():
+        address = CellAddress.of(path)
+        part, method = address.setting.dataset, address.method
+        if part.startswith("officehome") and not part.endswith("windows") and method in shown:
+            train_cell(experiment.name, cell, requested.paths.cell(experiment.name, path), device, silent)
+    for name in ("3", "4"):
+        Tables(requested).render(name)
+    domains, means = (pd.read_csv(requested.report_paths.table(name)[2]) for name in ("3", "4"))
+    run = domains[domains["source"] == "run"]
+    assert set(run["row"]) == {"fedavg", "fedlesam"}
+    assert len(run) == 16
+    expected = run.groupby("row")["mean"].mean()
+    shown_means, gains = (
+        means[means["column"].str.endswith(f"OfficeHome, {what}") & (means["source"] == "run")].set_index("row")["mean"]
+        for what in ("mean", "gain")
+    )
+    assert shown_means.to_dict() == pytest.approx(expected.to_dict())
+    assert gains.to_dict() == pytest.approx({"fedlesam": expected["fedlesam"] - expected["fedavg"]})
+    picture, _, text = Figures(requested).render("4")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "Not run" in text.read_text(encoding="utf-8"), "the other three data sets"

@@ -9,16 +9,20 @@ import pandas as pd
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from pydantic import Field, model_validator
 
 from analysis.analyses.training.predictions import Pixels, pixels
 from analysis.figures.base import LEGEND, OneSeedLayout, OneSettingLayout, legend_columns, new_figure
 from analysis.figures.notes import missing_note
+from analysis.layouts.layout import Selection
 from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
+from analysis.layouts.titles import method_titles, trained_data
 from analysis.measures.convergence import FinalValue
 from bench.data.label_maps import UNLABELLED
 from bench.data.sources.base import Source
-from bench.experiments.address import CellAddress
+from bench.experiments.address import CellAddress, Setting
+from bench.experiments.experiment import Experiment
+from bench.input.errors import UserError, unknown
 
 _DARK, _LIGHT = matplotlib.colormaps["tab20"].colors[::2], matplotlib.colormaps["tab20"].colors[1::2]  # type: ignore[attr-defined]
 _GREY = 7
@@ -45,6 +49,32 @@ class PredictionsLayout(OneSeedLayout, OneSettingLayout):
 
     needs: ClassVar[str] = "predictions"
     kind: Literal["predictions"] = "predictions"
+    elsewhere: dict[str, Selection] = Field(
+        default={},
+        description="by method, the fields of its setting that differ from `select`: another part of the experiment "
+        "with the same test images",
+    )
+
+    @model_validator(mode="after")
+    def _known_methods(self) -> "PredictionsLayout":
+        for method in self.elsewhere:
+            if method not in self.methods:
+                raise unknown("method of the figure in elsewhere", method, self.methods)
+        return self
+
+    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
+        """That of `select`, and those of the shown methods in `elsewhere`."""
+        others = (self._cell(method, experiment).setting for method in self.methods)
+        return tuple(dict.fromkeys([*super().settings(experiment), *others]))
+
+    def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
+        """See `Layout`: each method in its own setting."""
+        own = {self._cell(method, experiment) for method in self.methods}
+        return tuple(cell for cell in super().cells(experiment) if cell in own)
+
+    def _cell(self, method: str, experiment: Experiment) -> CellAddress:
+        selection = self.select.narrowed(self.elsewhere.get(method, Selection()))
+        return CellAddress(selection.setting(experiment), method)
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of colours and percentages, and the seed."""
@@ -55,16 +85,22 @@ class PredictionsLayout(OneSeedLayout, OneSettingLayout):
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure, with a legend of the classes that occur."""
-        (setting,) = self.settings(tidy.experiment)
-        names, cells = method_titles(tidy.experiment), {one: CellAddress(setting, one) for one in self.methods}
+        setting, *_ = self.settings(tidy.experiment)
+        names, cells = method_titles(tidy.experiment), {one: self._cell(one, tidy.experiment) for one in self.methods}
         tables = {one: rows for one, cell in cells.items() if not (rows := of_cell(frame, cell)).empty}
         first = next(iter(tables.values()))
+        for method, rows in tables.items():
+            if list(rows["picture"]) != list(first["picture"]):
+                raise UserError(
+                    f"the images of {cells[method].path} are not those of {cells[next(iter(tables))].path} (allowed: "
+                    "settings with the same test images, and the same options of the analysis)"
+                )
         pictures = _Column("Image", _images(first["picture"]))
         maps = [_Column("Labels", _images(first["labels"]))]
         for method, rows in tables.items():
             miou = self._miou(tidy, cells[method])
             maps.append(_Column(f"{names[method]}\n{miou:.1f} %", _images(rows["predicted"])))
-        legend = _legend(maps, tidy.experiment.data_in(setting))
+        legend = _legend(maps, trained_data(tidy.experiment.resolved_parts[setting.dataset]))
         columns = [pictures, *(_Column(title, [PALETTE[image] for image in shown]) for title, shown in maps)]
 
         high, wide, _ = pictures.images[0].shape

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from analysis.measures.curvature.attention import twice_differentiable
 from analysis.measures.curvature.lanczos import Operator, Track, largest_eigenpairs
 from analysis.measures.curvature.power_iteration import deflated_power_iteration
 from analysis.measures.curvature.pyhessian_power import pyhessian_eigenpairs
@@ -107,7 +108,7 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, memory: int 
     module = objective.load(w).eval()
 
     def gradient(x: Tensor, y: Tensor) -> list[Tensor]:
-        with torch.enable_grad():
+        with torch.enable_grad(), twice_differentiable():
             return objective.derivatives(cross_entropy(module(x), y), {}, create_graph=True)
 
     x, y = next(iter(data))

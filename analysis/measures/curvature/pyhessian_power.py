@@ -27,6 +27,7 @@ import pyhessian
 import torch
 from torch import Tensor, nn
 
+from analysis.measures.curvature.attention import twice_differentiable
 from analysis.measures.curvature.lanczos import Eigenpairs, Operator, Track, measured
 from bench.engine.objective import Batched, Objective
 from bench.numerics.streams import torch_seed
@@ -67,7 +68,8 @@ def pyhessian_eigenpairs(
     """
     batches = _Batches(objective, data, track)
     on_gpu = w.device.type == "cuda"
-    with torch.cuda.device(w.device) if on_gpu else nullcontext(), _seeded(), warnings.catch_warnings():
+    on_its_gpu = torch.cuda.device(w.device) if on_gpu else nullcontext()
+    with on_its_gpu, _seeded(), twice_differentiable(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Using backward\(\) with create_graph=True")
         estimator = pyhessian.hessian(objective.load(w), nn.CrossEntropyLoss(), dataloader=batches, cuda=on_gpu)
         values, vectors = estimator.eigenvalues(maxIter=iterations, tol=change, top_n=k)

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -114,6 +114,17 @@ class Source(Frozen):
     def stand_in(self) -> dict[str, Any]:
         """The `dataset` that replaces this one at smoke scale."""
         return {"name": "digits"}
+
+    def stand_in_groups(self, partition: Mapping[str, Any], most: int) -> dict[str, Any] | None:
+        """The partition of `stand_in` that replaces a partition `by_group`; None: the stand-in has no groups.
+
+        `most`: the largest number of clients, unless the groups need more.
+        """
+        return None
+
+    def stored_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a stored sample, by that of a model's input; the former is larger if only its centre is seen."""
+        return input_shape
 
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:
         """Unpacks and decodes everything that runs need. Raises `UserError` if the cache is damaged."""

@@ -30,6 +30,12 @@ SIDE, DIGIT, WHITE = 32, 16, 16
 INSIDE, OUTSIDE = 0.5, 0.25
 """The least share of white of a digit's pixels, and the share below which a pixel is background; between: no label."""
 
+TRAINED = len(STYLES) - 1
+"""Number of domains with training scenes."""
+
+STAND_IN_CLIENTS = 20
+"""Largest number of clients of scenes that stand in for other images: each has about 30, so that few rounds train."""
+
 TRAIN = 600
 """Number of training scenes."""
 
@@ -61,6 +67,16 @@ class DigitScenes(Source):
     def stand_in(self) -> dict[str, Any]:
         """The same data set."""
         return self.model_dump()
+
+    def stand_in_groups(self, partition: Mapping[str, Any], most: int) -> dict[str, Any]:
+        """The same one."""
+        return dict(partition)
+
+    @staticmethod
+    def by_domain(clients: int) -> dict[str, Any]:
+        """A partition among about this number of clients, each with scenes of one domain."""
+        each = max(1, clients // TRAINED)
+        return {"name": "by_group", "clients": TRAINED * each, "clients_per_group": each}
 
     @classmethod
     def overview(cls, root: Path) -> tuple[str, ...]:

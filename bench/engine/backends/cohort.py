@@ -160,7 +160,7 @@ class CohortRound:
         `own` has the `index` and `weights` `[R, B]`, and the augmentations' `draws` `[R, B, ...]`.
         """
         rows, size = own["index"].shape
-        x, y = self.local.data.batch(own["index"].flatten())
+        x, y = self.local.batch(own["index"].flatten())
         if self.local.augment is not None:
             x, y = self.local.augment(x, y, {name: draw.flatten(0, 1) for name, draw in own["draws"].items()})
         return {

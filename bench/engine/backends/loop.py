@@ -116,7 +116,7 @@ class _ClientData:
         local, sizes = self._local, [len(index) for index in batches]
         draws = {name: draw.split(sizes) for name, draw in prepared["draws"].items()}
         for k, (self.step, index) in enumerate(zip(steps, prepared["index"].split(sizes), strict=False)):
-            x, y = local.data.batch(index)
+            x, y = local.batch(index)
             if local.augment is not None:
                 x, y = local.augment(x, y, {name: parts[k] for name, parts in draws.items()})
             yield local.objective.inputs(x), y

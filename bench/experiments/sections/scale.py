@@ -7,6 +7,8 @@ from bench.data.augmentation import Cutout, Mixup, ScaledCrop, parse_augmentatio
 from bench.data.sources import parse_source
 from bench.data.sources.base import Source
 from bench.data.sources.digits_domains import DigitsDomains
+from bench.models import parse_model
+from bench.models.buffer_mode import BufferMode
 
 Scale = Literal["paper", "smoke"]
 
@@ -23,30 +25,41 @@ classes, which has a few more than 80 images."""
 SIDE = 8
 """Height and width of the digits."""
 
+RATE = 0.1
+"""Local learning rate, where the paper starts from trained weights: with its smaller one, random weights would not
+learn in `ROUNDS` rounds."""
+
 
 def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration with scikit-learn's digits and a small network; other values stay where possible.
 
-    Data sets of domains become digits in as many styles, those of segmentation scenes of digits. In pathological splits
-    a client holds the same share of the classes; splits by other groups than domains, and `dirichlet_by_class`, become
-    `dirichlet`. Only the augmentations mixup, cutout and scaled_crop remain, because other crops and flips turn digits
+    Data sets of domains become digits in as many styles, those of segmentation scenes of digits in several domains. In
+    pathological splits a client holds the same share of the classes; the source says what replaces `by_group`; `pam`
+    and `dirichlet_by_class` become `dirichlet`. Statistics of BatchNorm are averaged, or stay with the clients, as in
+    the paper, in segmentation. Where weights are trained ones in the paper, they are random, and the local rate is at
+    least `RATE`. Only the augmentations mixup, cutout and scaled_crop remain, because other crops and flips turn digits
     of 8×8 pixels into other digits. SWA averages at least two models, if there are four rounds.
     """
     source = parse_source(config["dataset"])
     facts = getattr(source, "facts", None)  # user-defined images have none
     classes, side = (10, 32) if facts is None else (facts.classes, facts.shape[1])
     training, evaluation, participation = config["training"], config["evaluation"], config["participation"]
-    keeps_groups = config["partition"]["name"] == "by_group" and has_domains(source)
-    partition = config["partition"] if keeps_groups else _partition(config["partition"], classes)
+    partition = _partition(config["partition"], classes, source)
+    rate = max(RATE, training["lr"]) if starts_trained(config["model"]) else training["lr"]
     active = participation.get("active")
     return {
         **config,
         "dataset": source.stand_in,
-        "model": "fcn_gn" if source.label_maps else "cnn_gn",
+        "model": _model(config["model"], source),
         "partition": partition,
         "method": _method(config["method"], training["rounds"]),
         "participation": {**participation, "active": active and min(active, partition["clients"])},
-        "training": {**training, "augmentation": _augmentation(training.get("augmentation"), side), "precision": None},
+        "training": {
+            **training,
+            "lr": rate,
+            "augmentation": _augmentation(training.get("augmentation"), side),
+            "precision": None,
+        },
         "evaluation": {
             "every": 1,
             "validation": evaluation["validation"],
@@ -61,6 +74,26 @@ def has_domains(source: Source) -> bool:
     return bool(source.stand_in["name"] == DigitsDomains.model_fields["name"].default)
 
 
+def starts_trained(model: Any) -> bool:
+    """Whether the `model` of a configuration starts from trained weights."""
+    return isinstance(model, Mapping) and model.get("weights") is not None
+
+
+def buffer_mode(model: Any) -> BufferMode | None:
+    """What happens to the buffers of the `model` of a configuration, whose weights need not exist."""
+    return parse_model({**model, "weights": None} if starts_trained(model) else model).buffer_mode
+
+
+def _model(model: Any, source: Source) -> str | dict[str, Any]:
+    """A small network, for segmentation with BatchNorm if the paper's model has its statistics."""
+    if not source.label_maps:
+        return "cnn_gn"
+    mode = buffer_mode(model)
+    if mode is None:
+        return "fcn_gn"
+    return {"name": "fcn_bn", "buffers": mode if mode == "average" else "local"}  # layers have other names
+
+
 def _method(method: Mapping[str, Any], rounds: int) -> dict[str, Any]:
     """The method with SWA, if it has it, in the second half of the rounds, and a cycle that fits twice into it."""
     hyperparameters = method["hyperparameters"]
@@ -71,7 +104,9 @@ def _method(method: Mapping[str, Any], rounds: int) -> dict[str, Any]:
     return {**method, "hyperparameters": {**hyperparameters, "swa": swa}}
 
 
-def _partition(partition: Mapping[str, Any], classes: int) -> dict[str, Any]:
+def _partition(partition: Mapping[str, Any], classes: int, source: Source) -> dict[str, Any]:
+    if partition["name"] == "by_group" and (groups := source.stand_in_groups(partition, CLIENTS)) is not None:
+        return groups
     few = {**partition, "clients": min(partition["clients"], CLIENTS)}
     if partition["name"] == "pathological":
         held = max(1, round(partition["classes_per_client"] * 10 / classes))

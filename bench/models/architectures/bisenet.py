@@ -8,14 +8,16 @@ from torch import nn
 from bench.input.errors import UserError
 from bench.models.base import ImageShape, check_multiple, check_size
 from bench.models.bilateral import SIDES, BiSeNetV2
+from bench.models.buffer_mode import BufferMode
 from bench.models.pretrained import PretrainedModel
 
 
 class BiSeNetV2Choice(PretrainedModel):
     """BiSeNetV2 as FedDrive uses it (8,196,416 parameters for 19 classes, 3,610,864 of them in auxiliary heads).
 
-    SiloBN (Andreux et al., 2020) is `buffers: local`: each client keeps its own statistics of BatchNorm, and the
-    scales and shifts are averaged.
+    SiloBN (Andreux et al., 2020) is `buffers: local`: each client keeps its own statistics of all 58 layers of
+    BatchNorm, and the scales and shifts are averaged. FedDrive's code keeps those of the 28 layers that are called
+    `bn`, `buffers: {local: ["*.bn.*"]}`, and averages the statistics of the others.
     """
 
     name: Literal["bisenet_v2"] = "bisenet_v2"
@@ -24,21 +26,21 @@ class BiSeNetV2Choice(PretrainedModel):
     new_parts: ClassVar[tuple[str, ...]] = ("bga", "head", "aux2", "aux3", "aux4", "aux5_4")
     norm: Literal["batch", "group"] = Field(default="batch", description="BatchNorm or GroupNorm")
     groups: Literal[1, 2, 4, 8] = Field(default=8, description="groups of every GroupNorm")
-    buffers: Literal["average", "local"] = Field(
+    buffers: BufferMode = Field(
         default="average",
-        description="statistics of BatchNorm: average (sent and averaged like parameters), or local (SiloBN: each "
-        "client keeps its own)",
+        description="statistics of BatchNorm: average (sent and averaged like parameters), local (SiloBN: each "
+        "client keeps its own), or {local: [PATTERN, ...]} (those whose names match)",
     )
     auxiliary: bool = Field(default=True, description="train auxiliary heads at four stages")
 
     @model_validator(mode="after")
     def _buffers_exist(self) -> "BiSeNetV2Choice":
-        if self.norm == "group" and self.buffers == "local":
+        if self.norm == "group" and self.buffers != "average":
             raise UserError("buffers: local needs statistics of BatchNorm (allowed: norm: batch, or no buffers)")
         return self
 
     @property
-    def buffer_mode(self) -> Literal["average", "local"] | None:
+    def buffer_mode(self) -> BufferMode | None:
         """The field `buffers`; GroupNorm has none."""
         return self.buffers if self.norm == "batch" else None
 

@@ -11,10 +11,12 @@ import torch
 from analysis.analyses.training.predictions import pixels
 from analysis.figures import draw as figures
 from analysis.figures.training.predictions import PALETTE
+from analysis.layouts.titles import trained_data
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from bench.data.label_maps import UNLABELLED
 from bench.experiments.address import CellAddress
+from bench.experiments.experiment import load_experiment
 from bench.experiments.results import ResultPaths, run_in
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
@@ -105,6 +107,82 @@ def test_the_figure_shows_them_with_the_miou_of_each_method(scenes: Path) -> Non
     assert legend(figure)[-1] == "no label"
     assert "Runs of seed 3." in words(figures.caption(layout, requested_experiment.tidy))
     assert "Not run: FedSAM." in words(figures.caption(layout, requested_experiment.tidy))
+
+
+TWO_PARTS = """
+name: two
+extends: scenes.yaml
+description: Averaged and local statistics.
+methods: {fedavg: {}, silobn: {name: fedavg, title: SiloBN}}
+parts:
+  averaged: {dataset: digit_scenes, model: fcn_bn, only: [fedavg]}
+  kept: {dataset: digit_scenes, model: {name: fcn_bn, buffers: local}, only: [silobn]}
+  others: {dataset: {name: digit_scenes, unseen: red}, model: {name: fcn_bn, buffers: local}, only: [silobn]}
+"""
+BESIDE = """
+kind: predictions
+title: Beside
+caption: Test images.
+methods: [fedavg, silobn]
+select: {dataset: averaged}
+elsewhere: {silobn: {dataset: kept}}
+"""
+
+
+@pytest.fixture(scope="module")
+def two_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "scenes.yaml").write_text(SCENES, encoding="utf-8")
+    (folder / "two.yaml").write_text(TWO_PARTS, encoding="utf-8")
+    (folder / "figures").mkdir()
+    (folder / "figures" / "beside.yaml").write_text(BESIDE, encoding="utf-8")
+    train_all(folder / "two.yaml", folder / "results")
+    for part, method in (("averaged", "fedavg"), ("kept", "silobn"), ("others", "silobn")):
+        analyse(folder, "two", f"{part}/by_group/2-of-4/{method}", "predictions", {})
+    return folder
+
+
+def test_methods_of_another_part_stand_beside_them(two_parts: Path) -> None:
+    asked = RequestedExperiment(str(two_parts / "two.yaml"), two_parts / "results")
+    layout = Figures(asked).layout("beside")
+    cells = ["averaged/by_group/2-of-4/fedavg", "kept/by_group/2-of-4/silobn"]
+    assert [cell.path for cell in layout.cells(asked.experiment)] == cells
+    figure = figures.draw(layout, asked.tidy)
+    grid = np.array(figure.get_axes()).reshape(4, 4)
+    for column, cell in zip(grid.T[2:], cells, strict=True):
+        rows = pd.read_csv(ResultPaths(two_parts / "results").analysis("two", cell, "predictions"))
+        assert all(
+            np.array_equal(axes.images[0].get_array(), PALETTE[pixels(text)])
+            for axes, text in zip(column, rows["predicted"], strict=True)
+        )
+        scores = asked.tidy.gather("metrics", [CellAddress.of(cell)])["test_miou"]
+        assert column[0].get_title().endswith(f"\n{scores.iloc[-1]:.1f} %")
+    assert grid[0, 3].get_title().startswith("SiloBN")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("dataset: kept", "dataset: others"), "images of others/by_group/2-of-4/silobn are not those of averaged/"),
+        (("dataset: kept", "dataset: keep"), "unknown dataset of experiment two 'keep'; did you mean 'kept'"),
+        (("{silobn:", "{silo:"), "unknown method of the figure in elsewhere 'silo'; did you mean 'silobn'"),
+    ],
+)
+def test_wrong_parts_beside_them_are_refused(change: tuple[str, str], message: str, two_parts: Path) -> None:
+    file = two_parts / "figures" / "beside.yaml"
+    file.write_text(BESIDE.replace(*change), encoding="utf-8")
+    try:
+        asked = RequestedExperiment(str(two_parts / "two.yaml"), two_parts / "results")
+        with pytest.raises(UserError, match=message):
+            figures.draw(Figures(asked).layout("beside"), asked.tidy)
+    finally:
+        file.write_text(BESIDE, encoding="utf-8")
+
+
+def test_at_smoke_scale_classes_have_the_names_of_the_trained_data() -> None:
+    for scale, name in (("smoke", "background"), ("paper", "road")):
+        parts = load_experiment("fedsam_caldarola", {"scale": scale}).resolved_parts
+        assert trained_data(parts["cityscapes_uniform"]).class_names[0] == name
 
 
 def test_classes_have_colours_of_their_own() -> None:

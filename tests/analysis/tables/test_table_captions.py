@@ -71,15 +71,28 @@ def test_captions_at_smoke_scale_name_the_data_that_were_trained(tmp_path: Path)
     assert OVERRIDES in caption
 
 
-def test_captions_at_smoke_scale_say_that_no_statistics_of_batchnorm_exist() -> None:
-    """SiloBN's rows, whose clients keep them, are trained on a network with GroupNorm."""
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The small network has BatchNorm, whose statistics are averaged", [("fedsam_caldarola", "8")]),
+        ("Heterogeneous clients have scenes of one domain each", [("fedsam_caldarola", "8")]),
+        ("There are at most 20 clients.", [("fedsam_caldarola", "8")]),
+        ("There are at most 200 clients.", [("fedsam_caldarola", "7")]),
+        ("the local rate is at least 0.1.", [("fedlesam", "3")]),
+        ("Splits by groups are replaced by Dirichlet splits.", [("fedsam_caldarola", "7")]),
+        ("Digits in several styles", [("fedlesam", "3")]),
+    ],
+)
+def test_captions_at_smoke_scale_say_what_is_replaced(sentence, expected) -> None:
+    tables = [("fedlesam", "2"), ("fedlesam", "3"), ("fedsam_caldarola", "7"), ("fedsam_caldarola", "8")]
     said = {}
     for scale in ("smoke", "paper"):
-        experiment = load_experiment("fedsam_caldarola", {"scale": scale})
-        for name in ("7", "8"):
-            cells = load_table("fedsam_caldarola", name).cells(experiment)
-            said[scale, name] = "has no statistics of BatchNorm" in smoke_scale(experiment, cells, shortens=False)
-    assert [key for key, value in said.items() if value] == [("smoke", "8")]
+        for paper, name in tables:
+            experiment = load_experiment(paper, {"scale": scale})
+            said[scale, paper, name] = sentence in smoke_scale(
+                experiment, load_table(paper, name).cells(experiment), shortens=False
+            )
+    assert [key for key, value in said.items() if value] == [("smoke", *key) for key in expected]
 
 
 def test_runs_of_other_code_are_reported(tidy: Tidy) -> None:

@@ -11,6 +11,7 @@ import pytest
 from analysis.analyses import ANALYSES
 from analysis.layouts.tidy import Tidy
 from analysis.tables.formats import FORMATS, escape_html, escape_latex, html, latex, markdown
+from analysis.tables.layout import TableLayout
 from analysis.tables.table import Table, fill, inputs
 from analysis.tables.tidy_csv import tidy_csv
 from bench.experiments.address import CellAddress, Setting
@@ -59,6 +60,57 @@ def test_blocks_are_ranked_on_their_own(tidy: Tidy) -> None:
     blocks = [{"header": p, "select": {"participation": p}} for p in ("10-of-20", "4-of-20")]
     table = fill("t", layout(blocks=blocks), tidy)
     assert [[row[0].place for row in block] for block in table.entries] == [[0, 0, 1, 0, 0], [1, 1, 2, 0, 0]]
+
+
+def test_blocks_have_the_rows_that_they_name(tidy: Tidy) -> None:
+    """In every format; ranks and needed files are those of the shown rows, in the order of the table."""
+    blocks = [
+        {"header": "both", "methods": ["fedlesam_s", "fedavg"], "select": {"participation": "4-of-20"}},
+        {"header": "one", "methods": ["fedsam"], "select": {"participation": "4-of-20"}},
+        {"header": "other", "methods": ["feddyn"], "select": {"participation": "10-of-20"}},
+    ]
+    own = layout(blocks=blocks)
+    table = fill("t", own, tidy)
+    assert [line.split(" | ")[0].strip("| ") for line in markdown(table).splitlines()[4:10]] == [
+        "*both*", "FedAvg", "FedLESAM-S", "*one*", "FedSAM", "*other*"
+    ]  # fmt: skip
+    rows = pd.read_csv(io.StringIO(tidy_csv(table)))
+    assert list(zip(rows["block"], rows["row"], strict=True)) == [
+        ("both", "fedavg"), ("both", "fedlesam_s"), ("one", "fedsam"), ("other", "feddyn")
+    ]  # fmt: skip
+    assert [row[0].place for row in table.entries[0]] == [1, 0, 2, 0, 0]
+    assert html(table).count("<td") == latex(table).count(r"\\") - 4 == 4  # without the header and three blocks
+    shown = {(cell.method, cell.setting.participation) for cell in own.cells(tidy.experiment)}
+    assert shown == {("fedavg", "4-of-20"), ("fedlesam_s", "4-of-20"), ("fedsam", "4-of-20"), ("feddyn", "10-of-20")}
+
+
+def test_a_block_without_one_of_the_chosen_methods_is_left_out(quick: Experiment) -> None:
+    blocks = [{"methods": ["fedavg"]}, {"methods": ["fedsam"]}, {}]
+    chosen = quick.model_copy(update={"chosen": ("fedsam",)})
+    adapted = layout(blocks=blocks).fitted(quick).adapted_to(chosen)
+    assert [block.methods for block in adapted.blocks] == [("fedsam",), None]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "columns", "message"),
+    [
+        ([{"methods": ["fedsma"]}], [ACCURACY], "unknown method of the table 'fedsma'; did you mean 'fedsam'?"),
+        ([{"methods": []}], [ACCURACY], "methods"),
+        (
+            [{"header": "A", "methods": ["fedsam"]}],
+            [{**ACCURACY, "relative_to": "fedavg"}],
+            r"block 'A': column 0\.1 is compared with fedavg, which is not in the block's methods \(fedsam\)",
+        ),
+        (
+            [{"header": "A", "methods": ["fedsam"]}],
+            [{**ACCURACY, "gain_over": {"fedsam": "fedavg"}}],
+            r"block 'A': column 0\.1 is compared with fedavg",
+        ),
+    ],
+)
+def test_wrong_methods_of_blocks(blocks, columns, message) -> None:
+    with pytest.raises(UserError, match=message):
+        TableLayout.parse(layout().model_dump() | {"blocks": blocks, "columns": columns})
 
 
 def test_markdown_has_every_kind_of_entry(table: Table) -> None:

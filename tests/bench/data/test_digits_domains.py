@@ -83,10 +83,11 @@ def smoke(dataset: dict, partition: dict) -> dict:
     return at_smoke_scale(
         {
             "dataset": dataset,
+            "model": "vit_b_32",
             "partition": partition,
             "participation": {"active": 6},
             "method": {"hyperparameters": {}},
-            "training": {"rounds": 8},
+            "training": {"rounds": 8, "lr": 0.1},
             "evaluation": {"validation": None, "snapshot_every": None, "local_models": None},
         }
     )

@@ -27,6 +27,7 @@ from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError
 from bench.methods.catalog import recipe
 from bench.methods.common.buffers import BUFFERS
+from bench.models.buffer_mode import BufferMode, LocalBuffers
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_runs
 from bench.training.training_run import TrainingRun
@@ -53,7 +54,7 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def federation(
-    method: str = "fedavg", mode: str = "average", model: nn.Module | None = None, **hyperparameters
+    method: str = "fedavg", mode: BufferMode = "average", model: nn.Module | None = None, **hyperparameters
 ) -> Federation:
     x, y = data()
     edges = np.cumsum([0, *SIZES])
@@ -114,6 +115,46 @@ def test_each_client_keeps_its_own():
     assert torch.equal(second.clients[0][BUFFERS], first.clients[0][BUFFERS])
 
 
+def test_some_are_kept_and_the_others_averaged():
+    """Means stay with the client; variances and counts are sent. The server's b is the same mean as in other modes."""
+    fed = federation(mode=LocalBuffers(local=("*.running_mean",)))
+    first, row = fed.run_round(started(fed), [0, 1])
+    averaged, _ = federation().run_round(started(federation()), [0, 1])
+    assert torch.equal(first.server[BUFFERS], averaged.server[BUFFERS])
+    trained = by_torch(1)
+    assert torch.allclose(first.clients[1][BUFFERS], trained[1].running_mean)
+    assert (
+        row["download"] == row["upload"] == pytest.approx(1 + 8 / fed.objective.layout.total)
+    )  # 5 variances, 3 numbers
+    fed.evaluate_with(first)
+    model = deepcopy(fed.objective.load(first.w))
+    with torch.no_grad():
+        model[1].running_mean.copy_(first.clients[1][BUFFERS])
+    second, _ = fed.run_round(first, [1])
+    assert torch.allclose(second.server[BUFFERS], flat(by_torch(1, model)), atol=1e-6)
+    assert torch.equal(second.clients[1][BUFFERS], second.server[BUFFERS][2:7])
+
+
+@pytest.mark.parametrize(("pattern", "mode"), [("*", "local"), ("1.*", "local")])
+def test_patterns_of_all_statistics_are_the_same_as_local(pattern, mode):
+    """A constant need not be sent: it is the same everywhere."""
+    rounds = []
+    for one in (LocalBuffers(local=(pattern,)), mode):
+        fed = federation(mode=one)
+        state = started(fed)
+        for active in ([0, 1], [1, 2]):
+            state, _ = fed.run_round(state, active)
+        rounds.append(state)
+    assert torch.equal(rounds[0].w, rounds[1].w)
+    assert torch.equal(rounds[0].server[BUFFERS], rounds[1].server[BUFFERS])
+
+
+def test_a_pattern_must_match_a_buffer():
+    message = r"the pattern '\*\.bn\.\*' matches no buffer of the model \(its first one is 'constant'\)"
+    with pytest.raises(UserError, match=message):
+        federation(mode=LocalBuffers(local=("1.*", "*.bn.*")))
+
+
 class Buffered(nn.Module):
     """A linear model with one buffer; `step` makes a batch's buffer from the one before it."""
 
@@ -137,7 +178,7 @@ def test_a_buffer_of_one_number_is_no_metric():
     assert BUFFERS not in row
 
 
-@pytest.mark.parametrize("mode", ["average", "local"])
+@pytest.mark.parametrize("mode", ["average", "local", LocalBuffers(local=("o*",))], ids=str)
 def test_infinite_constants_stay_and_what_becomes_infinite_has_diverged(mode):
     """Attention masks have -inf, and a user may mark entries by NaN."""
     mask = torch.tensor([-torch.inf, 0.0, torch.nan], dtype=torch.float64)
@@ -197,7 +238,7 @@ def test_gradients_of_analyses_are_those_of_the_evaluated_model():
     assert fed.objective.loss(state.w, [data()]) == pytest.approx(float(loss.detach()))
 
 
-@pytest.mark.parametrize("mode", ["average", "local"])
+@pytest.mark.parametrize("mode", ["average", "local", LocalBuffers(local=("*mean",))], ids=str)
 def test_swa_averages_them_like_the_parameters(mode):
     """The rate is constant, so that training is that without SWA: means of the models after rounds 2 and 4."""
     plain, averaged = federation(mode=mode), federation(mode=mode, swa={"start": 0, "cycle": 2, "lr_end": 0.1})
@@ -251,7 +292,7 @@ def config(folder: Path, **model) -> RunConfig:
     )
 
 
-@pytest.mark.parametrize("mode", ["average", "local"])
+@pytest.mark.parametrize("mode", ["average", "local", {"local": ["1.running_mean"]}], ids=str)
 def test_a_run_is_resumed_verified_and_analysed(mode, tmp_path, monkeypatch):
     wanted = config(tmp_path, buffers=mode)
     run = train(wanted, tmp_path / "whole", CPU)

@@ -7,6 +7,7 @@ from torch import nn
 from bench.input.errors import UserError
 from bench.models import build_model, parse_model
 from bench.models.bilateral import GatherExpand, GatherExpandDown
+from bench.models.buffer_mode import kept_positions
 from bench.models.network import has_buffers
 
 PIXELS = (3, 64, 96)
@@ -69,10 +70,27 @@ def test_buffers(options, mode):
     assert has_buffers(built(**options)) == (mode is not None)
 
 
+def test_clients_keep_the_statistics_of_the_layers_that_fed_drive_keeps(network):
+    """FedDrive's SiloBN keeps `bn.running_mean`, `bn.running_var` and the count: those of 28 of 58 layers. The other 30
+    are in nn.Sequential, so that their names are numbers."""
+    statistics = {name: b.numel() for name, b in network.named_buffers()}
+    assert sum(name.endswith("running_mean") for name in statistics) == 58
+    of_bn = [name for name in statistics if name.endswith("bn.running_mean")]
+    assert len(of_bn) == 28
+    choice = parse_model({"name": "bisenet_v2", "buffers": {"local": ["*.bn.*"]}})
+    assert choice.label == "bisenet_v2(buffers=local *.bn.*)"
+    kept = kept_positions(choice.buffer_mode, network)
+    assert len(kept) == sum(2 * statistics[name] + 1 for name in of_bn)  # mean, variance, count
+    assert len(kept_positions("local", network)) == sum(statistics.values())
+    assert len(kept_positions("average", network)) == 0
+
+
 @pytest.mark.parametrize(
     ("options", "shape", "message"),
     [
         ({"norm": "group", "buffers": "local"}, PIXELS, "buffers: local needs statistics of BatchNorm"),
+        ({"norm": "group", "buffers": {"local": ["*.bn.*"]}}, PIXELS, "buffers: local needs statistics of BatchNorm"),
+        ({"buffers": "own"}, PIXELS, "buffers = 'own': Input should be 'average' or 'local'"),
         ({}, (3, 64, 90), "needs height and width that are multiples of 32, not 64×90"),
         ({}, (40,), "model bisenet_v2 needs images"),
         ({"norm": "layer"}, PIXELS, "norm"),

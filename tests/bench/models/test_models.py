@@ -49,12 +49,14 @@ def test_sizes_are_the_published_ones(model, shape, classes, parameters, tensors
     assert network(images(2, *shape)).shape == (2, classes)
 
 
-def test_the_small_network_for_segmentation():
-    network = built("fcn_gn", (3, 32, 32), 11)
+@pytest.mark.parametrize(("model", "statistics"), [("fcn_gn", 0), ("fcn_bn", 5)])
+def test_the_small_networks_for_segmentation(model, statistics):
+    network = built(model, (3, 32, 32), 11)
     assert sum(p.numel() for p in network.parameters()) == 99_185
+    assert sum(name.endswith("running_mean") for name, _ in network.named_buffers()) == statistics
     assert network(images(2, 3, 16, 24)).shape == (2, 11, 16, 24)
     with pytest.raises(UserError, match="multiples of 4, not 14×16"):
-        built("fcn_gn", (3, 14, 16))
+        built(model, (3, 14, 16))
 
 
 SMALL = [
@@ -68,7 +70,7 @@ SMALL = [
     ("mlp", (5,)),
     ("mobilenet_v2_gn", (1, 32, 32)),
 ]
-WITHOUT_LEVELS = {"vit_b_32", "bisenet_v2", "fcn_gn"}
+WITHOUT_LEVELS = {"vit_b_32", "bisenet_v2", "fcn_gn", "fcn_bn"}
 """Models that fedrcl refuses."""
 
 

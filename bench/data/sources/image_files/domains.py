@@ -16,6 +16,7 @@ from bench.data.sources.base import Facts, Form, Listed, Source, cache_place
 from bench.data.sources.digits_domains import DigitsDomains
 from bench.data.sources.held_out import HeldOutDomain, domain_name
 from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
+from bench.data.sources.image_files.margins import Margins
 from bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
 from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
 from bench.input.errors import UserError, first_few, unknown
@@ -57,7 +58,7 @@ class Listing:
         )
 
 
-class Domains(HeldOutDomain):
+class Domains(HeldOutDomain, Margins):
     """The common base class. Images are decoded once, whichever domain is held out.
 
     Images are scaled to `size`, and normalised with ImageNet's mean and deviation, as pre-trained models need it.
@@ -87,7 +88,7 @@ class Domains(HeldOutDomain):
         found, train, test = self._divided(root)
         whole = self._stored(found, root).samples
         parts = whole.selected(train), whole.selected(test)
-        return Dataset(self.label, *parts, found.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD)
+        return Dataset(self.label, *parts, found.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD, crop=self.crop)
 
     def _divided(self, root: Path) -> tuple[Listing, NDArray[np.bool_], NDArray[np.bool_]]:
         """The listed images, which of them are training images, and which are test images. No image is read."""
@@ -172,7 +173,8 @@ class DomainFolder(Domains, OwnFolder):
     def form(self, root: Path) -> Form:
         """The classes are folders of the first domain."""
         first = self.root / next(iter(_domains(self.root).values()))
-        return Form((3, self.size, self.size), len(folders_in(first, "class", f"{self.root.name}/{LAYOUT}")))
+        side = self.crop or self.size
+        return Form((3, side, side), len(folders_in(first, "class", f"{self.root.name}/{LAYOUT}")))
 
     def decoded_as(self, root: Path) -> str:
         """By the folder of the decoded images."""
@@ -224,7 +226,8 @@ class PublishedDomains(Domains, PublishedImages):
         """The published numbers of images."""
         held_out = self.folders[self.test_domain][1]
         total = self.counts()[2]
-        return Facts(total - held_out, held_out, self.classes, (3, self.size, self.size))
+        side = self.crop or self.size
+        return Facts(total - held_out, held_out, self.classes, (3, side, side))
 
     @property
     def stand_in(self) -> dict[str, Any]:

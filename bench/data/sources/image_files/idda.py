@@ -60,6 +60,11 @@ class IDDA(Scenes):
         return f"{self.name}-{self.setting}-{self.split}"
 
     @property
+    def stand_in(self) -> dict[str, Any]:
+        """Scenes of digits, with another unseen domain for each setting."""
+        return {"name": "digit_scenes", "unseen": "blue" if self.setting == "country" else "inverted"}
+
+    @property
     def facts(self) -> Facts:
         """The published numbers of images."""
         train, test = (4320, 1920) if self.setting == "country" else (3312, 2928)

@@ -8,9 +8,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from bench.data.centre import centre_shape
 from bench.data.dataset import Dataset, Labels, Subset
 from bench.data.sources.base import Form, Listed, cache_place
 from bench.data.sources.image_files.decoding import ImageFiles, Side, in_pixels
+from bench.data.sources.image_files.margins import Margins
 from bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
 from bench.files.column_file import read_columns, texts
 from bench.input.content import KnownFile
@@ -40,7 +42,7 @@ class Clients(KnownFile):
         return dict(zip(files.tolist(), numbers.tolist(), strict=True))
 
 
-class ImageFolder(OwnFolder):
+class ImageFolder(OwnFolder, Margins):
     """User-defined images: `root/train/<class>/*` and `root/test/<class>/*`, all of one size, or scaled to `size`.
 
     Classes are the sorted folder names in `train`. All formats that Pillow reads are accepted, with at most 8 bits per
@@ -79,12 +81,12 @@ class ImageFolder(OwnFolder):
             files[subset].stored(self._place(subset, root), self.size, len(classes), keys[subset]) for subset in SUBSETS
         )
         samples = train.samples if groups is None else replace(train.samples, groups=groups, stored_hash=None)
-        return Dataset(self.label, samples, test.samples, len(classes), 255.0, train.mean, train.std)
+        return Dataset(self.label, samples, test.samples, len(classes), 255.0, train.mean, train.std, crop=self.crop)
 
     def form(self, root: Path) -> Form:
         """The classes are folders of `train`; without `size`, the first image decides."""
         classes = self._classes("train")
-        return Form(self._files("train", classes).shape(self.size), len(classes))
+        return Form(centre_shape(self._files("train", classes).shape(self.size), self.crop), len(classes))
 
     def listed(self, root: Path) -> Listed:
         """The clients of the file `clients`."""

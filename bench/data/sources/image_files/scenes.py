@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from bench.data.cache import cached, signature
 from bench.data.dataset import Dataset, Labels, Samples
 from bench.data.label_maps import UNLABELLED, LabelMaps, main_classes
 from bench.data.sources.base import Listed, cache_place
+from bench.data.sources.digit_scenes import STAND_IN_CLIENTS, DigitScenes
 from bench.data.sources.image_files.decoding import in_parts, in_pixels, opened
 from bench.data.sources.image_files.published_images import PublishedImages, compared
 from bench.input.content import read_own
@@ -102,6 +103,7 @@ class Scenes(PublishedImages):
     version: ClassVar[int] = 1
     classes: ClassVar[int]
 
+    split: Literal["heterogeneous", "uniform"] | None = None
     size: Sides = Field(default=(512, 1024), description="height and width of the stored images, in pixels")
 
     @abstractmethod
@@ -124,6 +126,11 @@ class Scenes(PublishedImages):
     def stand_in(self) -> dict[str, Any]:
         """Scenes of digits."""
         return {"name": "digit_scenes"}
+
+    def stand_in_groups(self, partition: Mapping[str, Any], most: int) -> dict[str, Any]:
+        """Clients with scenes of one domain each; of all domains, for uniform lists."""
+        clients = min(partition["clients"], most, STAND_IN_CLIENTS)
+        return {"name": "iid", "clients": clients} if self.split == "uniform" else DigitScenes.by_domain(clients)
 
     def places(self, root: Path) -> list[Path]:
         """One, by the size of the images."""
