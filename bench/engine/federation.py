@@ -204,7 +204,7 @@ def _with_buffers(method: Method, objective: Objective) -> Method:
     """The method with what happens to the objective's buffers, which are those at the start."""
     assert objective.buffer_mode is not None  # checked with the buffers
     assert objective.buffers is not None
-    kept = kept_positions(objective.buffer_mode, objective.module)
+    kept = kept_positions(objective.buffer_mode, objective.named_buffers())
     return replace(method, buffers=BufferExchange(initial=objective.buffers.clone(), kept=kept))
 
 

@@ -154,7 +154,7 @@ class Objective:
 
     def _check_whole_numbers(self) -> None:
         """A `UserError` if a buffer has whole numbers that the parameters' number format cannot store."""
-        for name, buffer in self._buffers().items():
+        for name, buffer in self.named_buffers().items():
             if not buffer.is_floating_point() and not torch.equal(buffer.to(self._loaded).to(buffer), buffer):
                 most, kind = int(2 / torch.finfo(self.dtype).eps), str(self.dtype).removeprefix("torch.")
                 raise UserError(
@@ -162,13 +162,13 @@ class Objective:
                     f"exactly (allowed: whole numbers up to {most:,}; or keep it as a Python attribute of the module)"
                 )
 
-    def _buffers(self) -> dict[str, Tensor]:
+    def named_buffers(self) -> dict[str, Tensor]:
         """The module's buffers by name, without those of frozen parts."""
         return trained_buffers(self.module, self._frozen)
 
     def current_buffers(self) -> Tensor:
         """A copy of the module's buffers as one vector `[B]` in the parameters' number format, without frozen parts."""
-        return torch.cat([b.detach().reshape(-1).to(self._loaded) for b in self._buffers().values()])
+        return torch.cat([b.detach().reshape(-1).to(self._loaded) for b in self.named_buffers().values()])
 
     @torch.no_grad()
     def _load_buffers(self, flat: Tensor) -> None:
@@ -176,7 +176,7 @@ class Objective:
 
         A `UserError` if it has another length: a stored run may be of a version with other buffers in the vector.
         """
-        buffers = list(self._buffers().values())
+        buffers = list(self.named_buffers().values())
         if (own := sum(b.numel() for b in buffers)) != len(flat):
             raise UserError(f"the stored buffers are {len(flat)} numbers, but the model has {own}: train the run again")
         for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):

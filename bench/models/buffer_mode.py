@@ -1,11 +1,12 @@
 """Which of a model's buffers, such as the running statistics of BatchNorm, clients keep in a federation."""
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
@@ -24,12 +25,11 @@ class LocalBuffers(Frozen):
 BufferMode = Literal["average", "local"] | LocalBuffers
 
 
-def kept_positions(mode: BufferMode, module: nn.Module) -> Tensor:
-    """The positions `[K]` of the kept buffers in the flat vector `[B]` of all buffers, on the device of the module.
+def kept_positions(mode: BufferMode, buffers: Mapping[str, Tensor]) -> Tensor:
+    """The positions `[K]` of the kept buffers in the flat vector `[B]` of these buffers, by name, on their device.
 
     A `UserError` names a pattern that matches no buffer.
     """
-    buffers = dict(module.named_buffers())
     if isinstance(mode, LocalBuffers):
         for pattern in mode.local:
             if not any(fnmatchcase(name, pattern) for name in buffers):
