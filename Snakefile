@@ -56,7 +56,7 @@ PATHS, E, CELL = FLOW.paths, "{experiment}", "{dataset}/{partition}/{participati
 REPORT = FLOW.report(E)
 SHOWN = CELL.replace("{", "{wildcards.")
 # Files of an archive have the times at which it was unpacked, which do not show what was computed from what.
-TRAINED = ancient if FLOW.unpacked else str
+TRAINED = ancient if PATHS.unpacked else str
 TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 

@@ -14,7 +14,6 @@ from analysis.planning import targets
 from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
 from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
 from analysis.planning.gradient_times import GradientTimes
-from analysis.provenance.archive import CHECKSUMS
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
@@ -308,11 +307,6 @@ class Workflow:
         folder = self.paths.cell(w.experiment, self.cell_path(w))
         places = [(run, run_in(folder, run.seed)) for run in runs]
         return all(is_complete(place) or shared_run(run, place, replace=self.replaces) for run, place in places)
-
-    @property
-    def unpacked(self) -> bool:
-        """Whether the folder of results is that of an archive."""
-        return (self.paths.root.parent / CHECKSUMS).is_file()
 
     @one_line_errors
     def metrics_compared_with(self, w: Wildcards) -> list[Path]:

@@ -10,11 +10,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from bench.experiments.results import CHECKSUMS
 from bench.files.atomic import replacing
 from bench.input.errors import UserError
-
-CHECKSUMS = "checksums.sha256"
-"""The file with the SHA-256 of every other file, as `sha256sum --check` reads it."""
 
 OLDEST = (1980, 1, 1, 0, 0, 0)
 """The time of all files in an archive: the earliest one that zip can store."""

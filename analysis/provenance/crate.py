@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analysis.provenance.archive import CHECKSUMS
 from bench import __version__
+from bench.experiments.results import CHECKSUMS
 from bench.files.text_table import without_html
 from bench.training.code_version import git_commit
 from bench.training.run_directory import CONFIG, RunDirectory

@@ -38,6 +38,9 @@ RESERVED = (*RUN_FILES, "train")
 IMAGES = ("png", "pdf")
 """The formats of figures."""
 
+CHECKSUMS = "checksums.sha256"
+"""The file with the SHA-256 of every other file of an archive, as `sha256sum --check` reads it."""
+
 CUSTOM = "custom"
 
 
@@ -55,6 +58,11 @@ class ResultPaths:
     """
 
     root: Path = Path("results")
+
+    @property
+    def unpacked(self) -> bool:
+        """Whether the folder is part of an archive that `fedflat import` has unpacked."""
+        return (self.root.parent / CHECKSUMS).is_file()
 
     def cell(self, experiment: str, cell: str) -> Path:
         """The folder of a cell's runs."""

@@ -7,7 +7,7 @@ from torch import nn
 
 from bench.input.errors import UserError
 from bench.models.base import ImageShape, check_multiple, check_size
-from bench.models.bilateral import SIDES, BiSeNetV2
+from bench.models.blocks.bilateral import SIDES, BiSeNetV2
 from bench.models.buffer_mode import BufferMode
 from bench.models.pretrained import PretrainedModel
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.provenance.archive import CHECKSUMS, unpack, write_archive
+from analysis.provenance.archive import unpack, write_archive
+from bench.experiments.results import CHECKSUMS
 from bench.input.errors import UserError
 from tests.places import ROOT
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from bench.input.errors import UserError
 from bench.models import build_model, parse_model
-from bench.models.bilateral import GatherExpand, GatherExpandDown
+from bench.models.blocks.bilateral import GatherExpand, GatherExpandDown
 from bench.models.buffer_mode import kept_positions
 from bench.models.network import has_buffers
 
