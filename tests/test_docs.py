@@ -5,6 +5,7 @@ A command runs as it is written, unless a table below names it: in `SMALLER` wit
 """
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -261,7 +262,7 @@ def test_the_commands_in_sentences_of_a_paper(paper: str, tmp_path):
     for command in re.findall(r"`(fedflat \w+ [^`]+)`", PAPERS[paper].text):  # not a name alone, such as fedflat plan
         check_words(command, tmp_path)
     (tmp_path / "FILE").write_bytes(b"weights, for example")
-    given = re.findall(r"`--set ([^`]+)`", PAPERS[paper].text)
+    given = [word for options in re.findall(r"`--set ([^`]+)`", PAPERS[paper].text) for word in shlex.split(options)]
     overrides = overrides_of([assignment(one.replace("=FILE", f"={tmp_path / 'FILE'}")) for one in given])
     if overrides:
         assert load_experiment(paper, overrides).cells()
