@@ -63,13 +63,13 @@ def export(
     name = " ".join(names)
     targets = find_targets(names, experiments_with(results, overrides, sources))
     if any(isinstance(target, StudyReport | ReportOnTuning) for target in targets):
-        raise UserError(f"{name} is a report, which is not exported (allowed: runs, analyses, tables, figures, pages)")
+        raise UserError(f"{name}: reports are not exported (allowed: runs, analyses, tables, figures, pages)")
     if any(isinstance(target, TunedFile) for target in targets):
-        raise UserError(f"{name} consists of trials, which are not exported (allowed: runs, tables, figures, pages)")
+        raise UserError(f"{name}: trials are not exported (allowed: runs, analyses, tables, figures, pages)")
     for target in targets:
         if isinstance(target, ExplorerPage):
             file = target.outputs()[0]
-            raise UserError(f"{name} is one file that needs no archive: pass on '{file}', which fedflat explore writes")
+            raise UserError(f"{name}: an interactive page is one file that needs no archive: pass on '{file}'")
     tidy = _tidy_files(name, targets, results)
     _check_tidy_files(tidy, targets, results)
     cells = _cells(tidy, results)

@@ -82,14 +82,11 @@ class Replay:
         """
         done = len(self.metrics)
         states = [r for r in self.run.config.snapshots if snapshot_file(self.run.path, r).is_file()]
-        if first is None:
-            count = min(count, done)
-            start = max((r for r in states if r + count <= done), default=0)
-            return range(start + 1, start + count + 1)
-        if first > done:
+        if first is not None and first > done:
             raise UserError(f"the run has no round {first} (allowed: 1 to {done})")
-        start = max((r for r in states if r < first), default=0)
-        return range(start + 1, min(first - 1 + count, done) + 1)
+        latest = max(0, done - count) if first is None else first - 1
+        start = max((r for r in states if r <= latest), default=0)
+        return range(start + 1, min((start if first is None else latest) + count, done) + 1)
 
     def evaluate(self, comparison: Comparison) -> None:
         """Evaluate the final model, and compare the result with the metrics of the last round."""

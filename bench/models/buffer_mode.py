@@ -21,6 +21,9 @@ class LocalBuffers(Frozen):
         min_length=1, description="patterns of the names of buffers, with * for any text, such as *.bn.*"
     )
 
+    def __str__(self) -> str:
+        return f"{{local: [{', '.join(self.local)}]}}"
+
 
 BufferMode = Literal["average", "local"] | LocalBuffers
 

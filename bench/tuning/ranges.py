@@ -1,5 +1,8 @@
 """The ranges among which the values of a method are searched: those that stand with the values, and those given."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from bench.engine.step_settings import StepSettings
 from bench.experiments.sections.method_choice import MethodConfig
 from bench.methods.base import Method
@@ -33,6 +36,17 @@ def ranges_of(method: MethodConfig) -> Ranges:
         marked |= {f"swa.{name}": search_of(info) for name, info in SWA.model_fields.items()}
     own = {HYPERPARAMETERS + name: search for name, search in marked.items() if search is not None}
     return of_training(method.built) | own
+
+
+def value_at(place: str, values: Any) -> Any:
+    """The value at a place such as training.lr; None without one.
+
+    Each part of a place is a key. Hyper-parameters of components have a key with a dot, such as server.beta.
+    """
+    if not isinstance(values, Mapping):
+        return None
+    head, _, rest = place.partition(".")
+    return values[place] if place in values else value_at(rest, values.get(head))
 
 
 def places_of(recipe: Recipe, *, has_swa: bool) -> dict[str, str]:

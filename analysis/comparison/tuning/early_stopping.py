@@ -15,6 +15,7 @@ from analysis.comparison.run_table import TUNED
 from analysis.comparison.tuning.search_budgets import budget_of
 from bench.experiments.address import IDS
 from bench.input.errors import UserError
+from bench.tuning.ranges import value_at
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,6 @@ def _trial_of(run: Mapping[Any, Any], trials: pd.DataFrame) -> Mapping[Any, Any]
     used = {section: json.loads(str(run[section])) for section in ("training", "hyperparameters")}
     for trial in trials.sort_values("trial").to_dict("records"):
         values = json.loads(trial["values"]).items()
-        if pd.notna(trial["score"]) and all(_at(used, place) == value for place, value in values):
+        if pd.notna(trial["score"]) and all(value_at(place, used) == value for place, value in values):
             return trial
     return None
-
-
-def _at(used: Mapping[str, Any], place: str) -> Any:
-    """The value at a place such as hyperparameters.swa.cycle; None if there is none."""
-    found: Any = used
-    for name in place.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found

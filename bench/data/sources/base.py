@@ -52,8 +52,8 @@ class Listed(NamedTuple):
 class Source(Frozen):
     """The `dataset` of a configuration.
 
-    Sources whose images take minutes or hours to decode tell their `form`, and what is `listed`: mistakes in the rest
-    of a configuration are then found before.
+    Sources whose images take minutes or hours to decode know their `form`, and what is `listed`, before: with these,
+    mistakes in the rest of a configuration are found before images are decoded.
     """
 
     name: str

@@ -88,8 +88,8 @@ def open_runs(
 
 def _set_ups(configs: Sequence[RunConfig], device: torch.device) -> list[RunSetup]:
     """The set-ups of runs that differ in their seeds only."""
-    for config in configs[:1]:
-        check_before_loading(config, data_root())
+    if configs:
+        check_before_loading(configs[0], data_root())
     return [RunSetup.build(config, device) for config in configs]
 
 

@@ -119,9 +119,9 @@ parts:
   kept: {dataset: digit_scenes, model: {name: fcn_bn, buffers: local}, only: [silobn]}
   others: {dataset: {name: digit_scenes, unseen: red}, model: {name: fcn_bn, buffers: local}, only: [silobn]}
 """
-BESIDE = """
+IN_TWO_PARTS = """
 kind: predictions
-title: Beside
+title: Two parts
 caption: Test images.
 methods: [fedavg, silobn]
 select: {dataset: averaged}
@@ -135,19 +135,19 @@ def two_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "scenes.yaml").write_text(SCENES, encoding="utf-8")
     (folder / "two.yaml").write_text(TWO_PARTS, encoding="utf-8")
     (folder / "figures").mkdir()
-    (folder / "figures" / "beside.yaml").write_text(BESIDE, encoding="utf-8")
+    (folder / "figures" / "in_two_parts.yaml").write_text(IN_TWO_PARTS, encoding="utf-8")
     train_all(folder / "two.yaml", folder / "results")
     for part, method in (("averaged", "fedavg"), ("kept", "silobn"), ("others", "silobn")):
         analyse(folder, "two", f"{part}/by_group/2-of-4/{method}", "predictions", {})
     return folder
 
 
-def test_methods_of_another_part_stand_beside_them(two_parts: Path) -> None:
-    asked = RequestedExperiment(str(two_parts / "two.yaml"), two_parts / "results")
-    layout = Figures(asked).layout("beside")
+def test_a_figure_shows_methods_of_two_parts(two_parts: Path) -> None:
+    two = RequestedExperiment(str(two_parts / "two.yaml"), two_parts / "results")
+    layout = Figures(two).layout("in_two_parts")
     cells = ["averaged/by_group/2-of-4/fedavg", "kept/by_group/2-of-4/silobn"]
-    assert [cell.path for cell in layout.cells(asked.experiment)] == cells
-    figure = figures.draw(layout, asked.tidy)
+    assert [cell.path for cell in layout.cells(two.experiment)] == cells
+    figure = figures.draw(layout, two.tidy)
     grid = np.array(figure.get_axes()).reshape(4, 4)
     for column, cell in zip(grid.T[2:], cells, strict=True):
         rows = pd.read_csv(ResultPaths(two_parts / "results").analysis("two", cell, "predictions"))
@@ -155,7 +155,7 @@ def test_methods_of_another_part_stand_beside_them(two_parts: Path) -> None:
             np.array_equal(axes.images[0].get_array(), PALETTE[pixels(text)])
             for axes, text in zip(column, rows["predicted"], strict=True)
         )
-        scores = asked.tidy.gather("metrics", [CellAddress.of(cell)])["test_miou"]
+        scores = two.tidy.gather("metrics", [CellAddress.of(cell)])["test_miou"]
         assert column[0].get_title().endswith(f"\n{scores.iloc[-1]:.1f} %")
     assert grid[0, 3].get_title().startswith("SiloBN")
 
@@ -168,15 +168,15 @@ def test_methods_of_another_part_stand_beside_them(two_parts: Path) -> None:
         (("{silobn:", "{silo:"), "unknown method of the figure in elsewhere 'silo'; did you mean 'silobn'"),
     ],
 )
-def test_wrong_parts_beside_them_are_refused(change: tuple[str, str], message: str, two_parts: Path) -> None:
-    file = two_parts / "figures" / "beside.yaml"
-    file.write_text(BESIDE.replace(*change), encoding="utf-8")
+def test_a_figure_with_a_wrong_second_part_is_refused(change: tuple[str, str], message: str, two_parts: Path) -> None:
+    file = two_parts / "figures" / "in_two_parts.yaml"
+    file.write_text(IN_TWO_PARTS.replace(*change), encoding="utf-8")
     try:
-        asked = RequestedExperiment(str(two_parts / "two.yaml"), two_parts / "results")
+        two = RequestedExperiment(str(two_parts / "two.yaml"), two_parts / "results")
         with pytest.raises(UserError, match=message):
-            figures.draw(Figures(asked).layout("beside"), asked.tidy)
+            figures.draw(Figures(two).layout("in_two_parts"), two.tidy)
     finally:
-        file.write_text(BESIDE, encoding="utf-8")
+        file.write_text(IN_TWO_PARTS, encoding="utf-8")
 
 
 def test_at_smoke_scale_classes_have_the_names_of_the_trained_data() -> None:

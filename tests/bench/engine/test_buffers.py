@@ -19,7 +19,7 @@ from bench.data.dataset import DeviceData
 from bench.engine.backends import BACKENDS
 from bench.engine.batches import FullBatches
 from bench.engine.checkpoint import load_state
-from bench.engine.federation import Federation
+from bench.engine.federation import Federation, FederationState
 from bench.engine.objective import Objective
 from bench.engine.step_settings import StepSettings
 from bench.experiments.run_config import RunConfig
@@ -263,6 +263,8 @@ def test_what_is_refused():
         Objective(network())
     with pytest.raises(UserError, match="buffers: local, but the model has no buffers"):
         Objective(nn.LayerNorm(2), buffer_mode="local")
+    with pytest.raises(UserError, match=r"buffers: \{local: \[\*\.bn\.\*\]\}, but the model has no buffers"):
+        Objective(nn.LayerNorm(2), buffer_mode=LocalBuffers(local=("*.bn.*",)))
 
 
 NET = """
@@ -292,6 +294,31 @@ def config(folder: Path, **model) -> RunConfig:
     )
 
 
+def check_that_it_is_resumed(
+    wanted: RunConfig, whole: Path, after: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> FederationState:
+    """A run that is killed after a round, and resumed in `folder`, has the bits of the `whole` run; its last state."""
+
+    class Killed(BaseException):
+        pass
+
+    write = TrainingRun.write_checkpoint
+
+    def killed(self: TrainingRun) -> None:
+        write(self)
+        if self.state.round == after:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(TrainingRun, "write_checkpoint", killed)
+        train_runs([wanted], [folder], CPU)
+    train_runs([wanted], [folder], CPU)
+    expected, resumed = (load_state(path / "final.safetensors", CPU)[0] for path in (whole, folder))
+    assert torch.equal(expected.w, resumed.w)
+    assert torch.equal(expected.server[BUFFERS], resumed.server[BUFFERS])
+    return resumed
+
+
 @pytest.mark.parametrize("mode", ["average", "local", {"local": ["1.running_mean"]}], ids=str)
 def test_a_run_is_resumed_verified_and_analysed(mode, tmp_path, monkeypatch):
     wanted = config(tmp_path, buffers=mode)
@@ -299,23 +326,7 @@ def test_a_run_is_resumed_verified_and_analysed(mode, tmp_path, monkeypatch):
     recorded = RunDirectory(run.path).metrics()
     assert recorded["test_accuracy"].iloc[-1] > 30
 
-    class Killed(BaseException):
-        pass
-
-    write = TrainingRun.write_checkpoint
-
-    def killed(self):
-        write(self)
-        if self.state.round == 3:
-            raise Killed
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(TrainingRun, "write_checkpoint", killed)
-        train_runs([wanted], [tmp_path / "resumed"], CPU)
-    train_runs([wanted], [tmp_path / "resumed"], CPU)
-    whole, resumed = (load_state(tmp_path / name / "final.safetensors", CPU)[0] for name in ("whole", "resumed"))
-    assert torch.equal(whole.w, resumed.w)
-    assert torch.equal(whole.server[BUFFERS], resumed.server[BUFFERS])
+    check_that_it_is_resumed(wanted, run.path, 3, tmp_path / "resumed", monkeypatch)
 
     verdict = verify_run(run.path, 2, lambda _: CPU, trust=True)
     assert not verdict.differs

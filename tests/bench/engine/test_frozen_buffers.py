@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 import fedflat
 from bench.engine.backends import BACKENDS
-from bench.engine.checkpoint import load_state
 from bench.engine.objective import Objective, dropout_shapes
 from bench.experiments.run_config import RunConfig
 from bench.methods.common.buffers import BUFFERS
@@ -19,9 +18,7 @@ from bench.models.dropout import Dropout
 from bench.models.frozen_parts import freeze, frozen_parts
 from bench.models.network import cross_entropy, has_buffers
 from bench.training.run_directory import RunDirectory
-from bench.training.train import train_runs
-from bench.training.training_run import TrainingRun
-from tests.bench.engine.test_buffers import CPU, SIZES, STEPS, data, federation, started
+from tests.bench.engine.test_buffers import CPU, SIZES, STEPS, check_that_it_is_resumed, data, federation, started
 from tests.problems import train
 
 
@@ -146,25 +143,8 @@ def test_a_run_with_a_frozen_part_is_resumed_with_the_same_bits(tmp_path: Path, 
         }
     )
     run = train(wanted, tmp_path / "whole", CPU)
-
-    class Killed(BaseException):
-        pass
-
-    write = TrainingRun.write_checkpoint
-
-    def killed(self):
-        write(self)
-        if self.state.round == 2:
-            raise Killed
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(TrainingRun, "write_checkpoint", killed)
-        train_runs([wanted], [tmp_path / "resumed"], CPU)
-    train_runs([wanted], [tmp_path / "resumed"], CPU)
-    whole, resumed = (load_state(tmp_path / name / "final.safetensors", CPU)[0] for name in ("whole", "resumed"))
-    assert torch.equal(whole.w, resumed.w)
-    assert torch.equal(whole.server[BUFFERS], resumed.server[BUFFERS])
-    assert whole.server[BUFFERS].numel() == 9
+    resumed = check_that_it_is_resumed(wanted, run.path, 2, tmp_path / "resumed", monkeypatch)
+    assert resumed.server[BUFFERS].numel() == 9
     model = fedflat.load_model(run.path, trust=True)
     assert model[0][1].running_mean.tolist() == [0] * 4
     assert model[2].running_mean.abs().min() > 0

@@ -9,7 +9,7 @@ from bench.experiments.sections.method_choice import MethodConfig
 from bench.input.errors import UserError
 from bench.methods import CATALOG
 from bench.methods.marks import Search
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, places_of, ranges_of
+from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, places_of, ranges_of, value_at
 from tests.documents import PAGES
 
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -110,3 +110,19 @@ def test_the_documented_ranges_are_those_of_the_catalog() -> None:
             )
             found = [row for row in rows if f"`{short}`" in row.split("|")[1]]
             assert any(all(word in row.split("|")[3] for word in words) for row in found), (name, short)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("training.lr", 0.2),
+        ("hyperparameters.server.beta", 0.9),
+        ("hyperparameters.swa.cycle", 3),
+        ("hyperparameters.beta", None),
+        ("training.lr.beta", None),
+        ("model", None),
+    ],
+)
+def test_the_value_at_a_place(place: str, value: float | None) -> None:
+    values = {"training": {"lr": 0.2}, "hyperparameters": {"server.beta": 0.9, "swa": {"cycle": 3}}}
+    assert value_at(place, values) == value

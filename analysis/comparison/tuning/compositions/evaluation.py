@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +27,7 @@ from analysis.comparison.tuning.compositions.searches import (
 from analysis.comparison.tuning.compositions.triples import AXES, NEUTRAL, Triple, compositions
 from bench.experiments.address import IDS
 from bench.input.errors import UserError
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING
+from bench.tuning.ranges import value_at
 
 METRIC = "test_accuracy"
 
@@ -170,20 +169,11 @@ def _check_values(runs: pd.DataFrame, search: Search) -> None:
         cell = tuple(row[name] for name in IDS)
         if cell not in cells.index:
             raise UserError(f"{'/'.join(cell)} of the stored search {search.name} has no stored tuned runs")
-        trained = {kind: json.loads(cells.loc[cell, kind.removesuffix(".")]) for kind in (TRAINING, HYPERPARAMETERS)}
+        trained = {section: json.loads(cells.loc[cell, section]) for section in ("training", "hyperparameters")}
         for place, value in json.loads(row["values"]).items():
-            kind = TRAINING if place.startswith(TRAINING) else HYPERPARAMETERS
-            found = _value_at(place.removeprefix(kind), trained[kind])
+            found = value_at(place, trained)
             if found != value:
                 raise UserError(
                     f"the stored runs of {'/'.join(cell)} have {place} = {found}, and the stored search {search.name} "
                     f"has found {value}: store both again"
                 )
-
-
-def _value_at(place: str, values: Any) -> Any:
-    """The value at a place, which is a key, such as server.beta, or a path, such as swa.cycle; None without one."""
-    if not isinstance(values, dict):
-        return None
-    head, _, rest = place.partition(".")
-    return values[place] if place in values else _value_at(rest, values.get(head))

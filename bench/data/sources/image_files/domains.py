@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bench.data.cache import Cached
+from bench.data.centre import centre_shape
 from bench.data.dataset import Dataset, Labels
 from bench.data.sources.base import Facts, Form, Listed, Source, cache_place
 from bench.data.sources.digits_domains import DigitsDomains
@@ -77,6 +78,11 @@ class Domains(HeldOutDomain, Margins):
     @abstractmethod
     def place(self, root: Path) -> Path:
         """The folder of the decoded images."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of what models see."""
+        return centre_shape((3, self.size, self.size), self.crop)
 
     def listed(self, root: Path) -> Listed:
         """The domains of the training images."""
@@ -173,8 +179,7 @@ class DomainFolder(Domains, OwnFolder):
     def form(self, root: Path) -> Form:
         """The classes are folders of the first domain."""
         first = self.root / next(iter(_domains(self.root).values()))
-        side = self.crop or self.size
-        return Form((3, side, side), len(folders_in(first, "class", f"{self.root.name}/{LAYOUT}")))
+        return Form(self.input_shape, len(folders_in(first, "class", f"{self.root.name}/{LAYOUT}")))
 
     def decoded_as(self, root: Path) -> str:
         """By the folder of the decoded images."""
@@ -226,8 +231,7 @@ class PublishedDomains(Domains, PublishedImages):
         """The published numbers of images."""
         held_out = self.folders[self.test_domain][1]
         total = self.counts()[2]
-        side = self.crop or self.size
-        return Facts(total - held_out, held_out, self.classes, (3, side, side))
+        return Facts(total - held_out, held_out, self.classes, self.input_shape)
 
     @property
     def stand_in(self) -> dict[str, Any]:
