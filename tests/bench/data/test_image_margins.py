@@ -24,10 +24,10 @@ STORED, SEEN = 16, 10
 WINDOW = {"name": "random_resized_crop", "size": SEEN, "least_area": 0.999, "most_ratio": 1}
 
 
-def config(root: Path, augmentation: object, **options: object) -> RunConfig:
+def config(root: Path, augmentation: object, name: str = "officehome") -> RunConfig:
     return RunConfig.parse(
         {
-            "dataset": entry("officehome", root, **{"size": STORED, "crop": SEEN, **options}),
+            "dataset": entry(name, root, size=STORED, crop=SEEN),
             "model": {"name": "mlp", "hidden": [4]},
             "partition": {"name": "by_group", "clients": 3},
             "participation": {"sampling": "full"},
@@ -51,11 +51,14 @@ def trained_inputs(setup: RunSetup) -> tuple[torch.Tensor, torch.Tensor]:
     return x, local.data.whole_batch(index)[0]
 
 
-def test_models_are_built_for_the_centre_and_tested_on_it(image_roots: Roots, monkeypatch):
-    root = image_roots("officehome")
+@pytest.mark.parametrize("name", ["officehome", "landmarks_user_160k"])
+def test_models_are_built_for_the_centre_and_tested_on_it(name, image_roots: Roots, monkeypatch):
+    root = image_roots(name)
     monkeypatch.setenv("FEDFLAT_DATA", str(root))
-    setup = RunSetup.build(config(root, None), CPU)
-    whole = load("officehome", root, size=STORED)
+    run = config(root, None, name)
+    setup = RunSetup.build(run, CPU)
+    whole = load(name, root, size=STORED)
+    assert run.dataset.form(Path("nowhere"))[0] == (3, SEEN, SEEN)
     assert setup.dataset.image_shape == (3, SEEN, SEEN)
     assert next(iter(setup.objective.parameters)).shape == (4, 3 * SEEN * SEEN)
     for seen, stored in zip((setup.train, setup.test), whole.on(CPU), strict=True):

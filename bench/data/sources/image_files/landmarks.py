@@ -8,10 +8,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from bench.data.centre import centre_shape
 from bench.data.dataset import Dataset, Subset
 from bench.data.origin import File, Origin
 from bench.data.sources.base import Facts, Listed, cache_place
 from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
+from bench.data.sources.image_files.margins import Margins
 from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
 from bench.files.column_file import integers, read_columns, texts
 from bench.input.content import read_own
@@ -30,7 +32,7 @@ ARCHIVE = File(
 IMAGE_ID = re.compile(r"[0-9A-Za-z]{3,64}")
 
 
-class LandmarksUser160k(PublishedImages):
+class LandmarksUser160k(Margins, PublishedImages):
     """Landmarks-User-160k (Hsu et al. 2020): 164,172 photographs of 1,262 authors in 2,028 classes.
 
     The federated lists are those that TensorFlow Federated uses, with 19,526 test images; the images are those of
@@ -52,7 +54,7 @@ class LandmarksUser160k(PublishedImages):
     @property
     def facts(self) -> Facts:
         """The published numbers of images."""
-        return Facts(self.images["train"], self.images["test"], self.classes, (3, self.size, self.size))
+        return Facts(self.images["train"], self.images["test"], self.classes, centre_shape((3, self.size, self.size), self.crop))
 
     @classmethod
     def pieces(cls) -> tuple[Piece, ...]:
@@ -94,7 +96,9 @@ class LandmarksUser160k(PublishedImages):
             files.stored(self._place(subset, root), self.size, self.classes, keys[subset]).samples
             for subset, files in listed.items()
         )
-        return Dataset(self.label, train, test, self.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD)
+        return Dataset(
+            self.label, train, test, self.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD, crop=self.crop
+        )
 
     def _checked(self, root: Path) -> Iterator[str]:
         listed = self._listed(root)
