@@ -54,7 +54,9 @@ class LandmarksUser160k(Margins, PublishedImages):
     @property
     def facts(self) -> Facts:
         """The published numbers of images."""
-        return Facts(self.images["train"], self.images["test"], self.classes, centre_shape((3, self.size, self.size), self.crop))
+        return Facts(
+            self.images["train"], self.images["test"], self.classes, centre_shape((3, self.size, self.size), self.crop)
+        )
 
     @classmethod
     def pieces(cls) -> tuple[Piece, ...]:
@@ -96,9 +98,7 @@ class LandmarksUser160k(Margins, PublishedImages):
             files.stored(self._place(subset, root), self.size, self.classes, keys[subset]).samples
             for subset, files in listed.items()
         )
-        return Dataset(
-            self.label, train, test, self.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD, crop=self.crop
-        )
+        return Dataset(self.label, train, test, self.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD, crop=self.crop)
 
     def _checked(self, root: Path) -> Iterator[str]:
         listed = self._listed(root)
