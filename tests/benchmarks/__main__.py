@@ -13,13 +13,14 @@ from typing import NoReturn
 
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
-from tests.benchmarks import hessian, landscape, large, planning, profile, scaling, small, whole
+from tests.benchmarks import hessian, high_resolution, landscape, large, planning, profile, scaling, small, whole
 from tests.benchmarks.report import Report, Section, existing_report, number, write_report
 from tests.benchmarks.setting import LARGE_COPY, Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
 
 SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
     "hessian": hessian.measure,
+    "high_resolution": high_resolution.measure,
     "landscape": landscape.measure,
     "large": large.measure,
     "memory": lambda setting: [large.memory_passes(setting)],
@@ -40,7 +41,7 @@ def facts(setting: Setting) -> dict[str, str]:
         "copy rate": f"{number(setting.copy_rate(LARGE_COPY) / 1e9)} GB/s read and written (vectors of 256 MiB)",
         "threads": f"{setting.all_cores}, and 1 for small models",
         "allocator": "FedFlat and the floor keep freed memory, in huge pages; the plain reference has glibc's defaults",
-        "images": "random uint8 images of CIFAR's shape for LeNet and ResNet-18; scikit-learn's digits for others",
+        "images": "scikit-learn's digits for small models; for others random uint8 images, of CIFAR's shape or as said",
     }
 
 

@@ -13,6 +13,8 @@ from bench.engine.federation import Federation, FederationState
 from bench.engine.objective import Objective
 from bench.host.torch_device import prepare_device
 from bench.methods import recipe
+from bench.methods.compose import combine
+from bench.models.network import has_buffers
 from bench.numerics.precision import Precision, prepare_precision
 from bench.training.engine_choice import EngineChoice
 from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, SETTINGS, Workload
@@ -37,12 +39,14 @@ class Variant:
 
     def _gains_by_channels_last(self, workload: Workload) -> bool:
         """Whether gradients are faster with images in that memory format."""
-        objective = Objective(workload.module(0), self.precision)
+        objective = _objective(workload, 0, self.precision)
         w, (x, y) = objective.initial(), workload.batch_of(workload.batch)
+        turns, passes = (1, 1) if workload.high_resolution else (4, 3)
+        objective.gradient(w, x, y)
         fastest = {}
-        for objective.channels_last in (False, True) * 4:
+        for objective.channels_last in (False, True) * turns:
             began = time.perf_counter()
-            for _ in range(3):
+            for _ in range(passes):
                 objective.gradient(w, x, y)
             seconds = time.perf_counter() - began
             fastest[objective.channels_last] = min(seconds, fastest.get(objective.channels_last, seconds))
@@ -51,6 +55,11 @@ class Variant:
 
 VARIANTS = {variant.name: variant for variant in (Variant("FedFlat fp32", "fp32"), Variant("FedFlat bf16", "bf16"))}
 """By name; the first is the default."""
+
+
+def _objective(workload: Workload, seed: int, precision: Precision, device: torch.device | None = None) -> Objective:
+    module = workload.module(seed).to(device)
+    return Objective(module, precision, buffer_mode="average" if has_buffers(module) else None)
 
 
 class Ours:
@@ -69,9 +78,12 @@ class Ours:
         prepare_precision(variant.precision, device)
         self.workload = workload
         data = workload.data()
-        self._data = DeviceData(*(part.to(device) for part in (data.images, data.labels, data.shift, data.factor)))
-        self._method = recipe(method).build(HYPERPARAMETERS[method])
-        self._objectives = [Objective(workload.module(s).to(device), variant.precision) for s in range(seeds)]
+        maps = None if data.maps is None else data.maps.to(device)
+        parts = (part.to(device) for part in (data.images, data.labels, data.shift, data.factor))
+        self._data = DeviceData(*parts, maps=maps)
+        loss = {"loss": "hard_pixels"} if workload.per_pixel else {}
+        self._method = combine(recipe(method), loss).build(HYPERPARAMETERS[method])
+        self._objectives = [_objective(workload, seed, variant.precision, device) for seed in range(seeds)]
         self._backend = (choice or variant.choice(workload, device)).prepare(self._objectives)
         self._federations: dict[int, list[Federation]] = {}
         self.states: list[FederationState] = [

@@ -108,6 +108,7 @@ class Sizes:
 
     matrix_side: int
     large: tuple[Large, ...]
+    high_resolution: tuple[Large, ...]
     scaling: Scaling
     side_by_side: tuple[SideBySide, ...]
     small: Small
@@ -120,6 +121,7 @@ class Sizes:
 TENS = (100, 1_000, 10_000, 100_000)
 DIGITS_SEEDS = ("cnn_gn", 10, 16, 45)
 LENET_SEEDS = ("lenet", 5, 64, 8 * 64)
+HIGH_RESOLUTION = ("fedlesam_s", "fedsam")
 LARGE_GRIDS = ((20_000, 1), (48, 417))
 SMALL_METHODS = ("fedavg", "fedsam", "fedsmoo")
 
@@ -128,6 +130,10 @@ CPU = Sizes(
     (
         Large("lenet", 50, Shape(1, 50), repeats=5),
         Large("resnet18_gn", 50, Shape(1, 25), repeats=3),
+    ),
+    (
+        Large("vit_b_32", 32, Shape(3, 2), 3, HIGH_RESOLUTION, clients=3),
+        Large("bisenet_v2", 2, Shape(3, 2), 3, HIGH_RESOLUTION, clients=3),
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 8), *DIGITS_SEEDS, repeats=5),
     (SideBySide("lenet", 64, Shape(5, 8), repeats=5), SideBySide("resnet18_gn", 64, Shape(2, 2), repeats=5)),
@@ -143,6 +149,10 @@ GPU = Sizes(
         Large("lenet", 50, Shape(10, 50), repeats=3),
         Large("resnet18_gn", 50, Shape(10, 50), repeats=2),
     ),
+    (
+        Large("vit_b_32", 32, Shape(3, 10), 3, HIGH_RESOLUTION, clients=3),
+        Large("bisenet_v2", 2, Shape(3, 10), 3, HIGH_RESOLUTION, clients=3),
+    ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 5, 8), *LENET_SEEDS, repeats=5),
     (),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=7),
@@ -157,6 +167,7 @@ QUICK = Sizes(
         Large("lenet", 50, Shape(2, 5), repeats=2, clients=4),
         Large("resnet18_gn", 50, Shape(1, 5), repeats=2, clients=2),
     ),
+    (Large("vit_b_32", 4, Shape(1, 1), 1, ("fedlesam_s",), clients=1),),
     Scaling((1, 10), (100, 10_000), 10, (1, 4), *DIGITS_SEEDS, repeats=2),
     (SideBySide("lenet", 64, Shape(2, 2), repeats=2),),
     Small(("cnn_gn", "mlp"), ("fedavg", "fedsam"), 20, 10, repeats=2),
@@ -168,6 +179,7 @@ QUICK = Sizes(
 TOY = Sizes(
     64,
     (Large("lenet", 2, Shape(2, 2), repeats=1, methods=("fedsmoo",), clients=2),),
+    (Large("vit_b_32", 1, Shape(1, 1), 1, ("fedavg",), clients=1),),
     Scaling((1, 2), (10,), 2, (1, 2), "cnn_gn", 2, 8, 8, repeats=1),
     (SideBySide("lenet", 2, Shape(2, 1), repeats=1, methods=("fedsam",)),),
     Small(("mlp",), ("fedsam",), 20, 2, repeats=1),

@@ -30,6 +30,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
     printed = capsys.readouterr().out
     titles = [
         "Hessian eigenvalues",
+        "High resolution",
         "Landscape",
         "lenet, batch 2, 1 threads",
         "Passes over memory",
@@ -46,7 +47,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert "old" not in text
     sections = json.loads(files[1].read_text(encoding="utf-8"))["sections"]
     assert [section["title"] for section in sections] == titles
-    hessian, landscape, large, memory, planning, profiled, scaling, small, whole = (
+    hessian, high, landscape, large, memory, planning, profiled, scaling, small, whole = (
         [table["rows"] for table in section["tables"]] for section in sections
     )
     assert [row[:2] for row in hessian[0]] == [
@@ -55,6 +56,10 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert all(row[2] > row[1] for row in hessian[0]), "several products for each eigenvalue"
     assert hessian[0][0][3] <= 1e-3
     assert hessian[0][2][3] < hessian[0][1][3], "a smaller residual"
+    assert [row[:6] for row in high[0]] == [
+        ["vit_b_32", "224×224", 1, "1 client × 1 steps", "fedavg", name] for name in VARIANTS
+    ]  # fmt: skip
+    assert all(row[-1] > 4 * 4 * 88e6 / 2**20 for row in high[0]), "MiB: several vectors of 88 million parameters"
     assert [row[0] for row in landscape[0]] == ["cnn_gn"]
     assert [row[:2] for row in large[0]] == [["fedsmoo", name] for name in ("plain", *VARIANTS)]
     assert all(row[-1] > 100 for row in large[0]), "MiB of a process that has torch"

@@ -29,6 +29,15 @@ GRADIENTS: Mapping[str, int] = {"fedavg": 1, "fedsam": 2, "fedsmoo": 2, "fedlesa
 SETTINGS = StepSettings(lr=0.01, lr_decay=0.998, weight_decay=1e-3, clip=10.0, aggregation="uniform")
 
 CLASSES = 10
+SHAPES: Mapping[str, tuple[int, int, int]] = {
+    "mlp": (1, 8, 8),
+    "cnn_gn": (1, 8, 8),
+    "vit_b_32": (3, 224, 224),
+    "bisenet_v2": (3, 512, 1024),
+}
+"""The shape of images by model, where it is not that of CIFAR."""
+PER_PIXEL = ("bisenet_v2",)
+"""The models of semantic segmentation."""
 MEAN, STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
 """The constants of CIFAR-10, with which the random images are normalised."""
 
@@ -37,8 +46,8 @@ MEAN, STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
 class Workload:
     """A model, and clients with `images` each, which they pass over `epochs` times a round in batches of `batch`.
 
-    `lenet` and `resnet18_gn` get random images of CIFAR's shape, `cnn_gn` and `mlp` scikit-learn's digits. Only
-    `distinct` clients have images of their own. A round may use only the first of each client's images.
+    `cnn_gn` and `mlp` get scikit-learn's digits, the others random images, those of segmentation with random classes of
+    pixels. Only `distinct` clients have images of their own. A round may use only the first of each client's images.
     """
 
     model: str
@@ -52,7 +61,22 @@ class Workload:
     @property
     def on_digits(self) -> bool:
         """Whether the images are real ones of 8×8 pixels."""
-        return self.model in ("cnn_gn", "mlp")
+        return self.shape == (1, 8, 8)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of an image."""
+        return SHAPES.get(self.model, (3, 32, 32))
+
+    @property
+    def high_resolution(self) -> bool:
+        """Whether one gradient takes seconds on a CPU."""
+        return self.shape[-1] > 32
+
+    @property
+    def per_pixel(self) -> bool:
+        """Whether pixels have labels, not images."""
+        return self.model in PER_PIXEL
 
     def module(self, seed: int) -> nn.Module:
         """The network with weights of this seed."""
@@ -60,8 +84,7 @@ class Workload:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 return nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, CLASSES))
-        shape = (1, 8, 8) if self.on_digits else (3, 32, 32)
-        return build_model(parse_model(self.model), shape, CLASSES, seed)
+        return build_model(parse_model(self.model), self.shape, CLASSES, seed)
 
     def data(self) -> DeviceData:
         """The images as uint8, on the CPU."""
@@ -70,10 +93,13 @@ class Workload:
             return Digits().load().on(cpu)[0]
         stream = numpy_stream(0, "benchmark images")
         count = min(self.clients, self.distinct) * self.images
-        images = stream.integers(256, size=(count, 3, 32, 32), dtype=np.uint8)
-        labels = stream.integers(CLASSES, size=count)
+        images = torch.from_numpy(stream.integers(256, size=(count, *self.shape), dtype=np.uint8))
+        labels = torch.from_numpy(stream.integers(CLASSES, size=count))
+        maps = None
+        if self.per_pixel:
+            maps = torch.from_numpy(stream.integers(CLASSES, size=(count, *self.shape[1:]), dtype=np.uint8))
         shift, std = (255 * torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
-        return DeviceData(torch.from_numpy(images), torch.from_numpy(labels), shift, 1 / std)
+        return DeviceData(images, labels, shift, 1 / std, maps=maps)
 
     def split(self, images: int) -> list[np.ndarray]:
         """Which images each client uses, `[images]` of those that it has."""
