@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from analysis.claims.decide import Finding, decide
+from analysis.claims.decide import Finding, Statement, decide
 from analysis.claims.schema import Claim, PaperClaims, claims_of
 from analysis.layouts.layout import layout_names
 from analysis.layouts.protocol import at_scale, with_requested_value
@@ -119,7 +119,7 @@ class Runs:
     def cells(self, claim: Claim) -> list[CellAddress]:
         """The cells of a claim that the experiment has, and to which the claim's analysis applies."""
         experiment, file = self.requested.experiment, claim.column.file
-        statement = claim.statement(list(experiment.settings))
+        statement = self._statement(claim)
         cells = [] if statement is None else [cell for cell in statement.cells if experiment.has_cell(cell)]
         return cells if file in FILES else [cell for cell in cells if cell.path in self._analysed(file)]
 
@@ -136,6 +136,12 @@ class Runs:
     def _analysed_cells(self) -> dict[str, set[str]]:
         return {}
 
+    def _statement(self, claim: Claim) -> Statement | None:
+        """What must hold of the cells of this experiment; None if the claim is not about them."""
+        experiment = self.requested.experiment
+        stand_for = {label: part.stands_for for label, part in experiment.parts.items() if part.stands_for is not None}
+        return claim.statement(list(experiment.settings), stand_for)
+
     def inputs(self) -> list[Path]:
         """The tidy files that decide the claims, each once."""
         tidy = self.requested.tidy
@@ -144,7 +150,7 @@ class Runs:
 
     def finding(self, claim: Claim) -> Finding | None:
         """Whether the runs confirm a claim; None if no cell of it has values."""
-        statement = claim.statement(list(self.requested.experiment.settings))
+        statement = self._statement(claim)
         if statement is None:
             return None
         values = {cell: of_seeds for cell in self.cells(claim) if (of_seeds := self._values(claim, cell))}

@@ -1,6 +1,7 @@
 """The file `paper_tables/PAPER/claims.yaml`: a paper's claims, each a statement about cells that numbers can decide."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,9 @@ from bench.experiments.address import Setting
 from bench.experiments.files import PAPER_TABLES, read_yaml
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME, Frozen
+
+StandsFor = Mapping[str, str]
+NONE: StandsFor = {}
 
 FORMS = ("higher", "lower", "highest", "lowest", "rises", "falls", "level")
 """The keys of a statement; each claim has one of them."""
@@ -31,12 +35,15 @@ class Select(Frozen):
         """Whether a setting is selected."""
         return all(labels is None or getattr(setting, field) in labels for field, labels in self)
 
-    def among(self, settings: Sequence[Setting]) -> list[Setting]:
-        """The selected settings.
+    def among(self, settings: Sequence[Setting], stands_for: StandsFor = NONE) -> list[Setting]:
+        """The selected settings, by the labels of the data sets for which theirs stand.
 
-        An experiment that has none of the selected data sets is on other data: then all its data sets are meant. The
-        same holds for participation, whose labels contain the number of clients.
+        If none stands for another, an experiment that has none of the selected data sets is on other data: then all its
+        data sets are meant. The same holds for participation, whose labels contain the number of clients.
         """
+        if stands_for:
+            theirs = {one: replace(one, dataset=stands_for.get(one.dataset, one.dataset)) for one in settings}
+            return [setting for setting in settings if self.fits(theirs[setting])]
         select = self
         for field in ("dataset", "participation"):
             labels = {getattr(setting, field) for setting in settings}
@@ -93,9 +100,12 @@ class Claim(Frozen):
         forms: list[Form | None] = [getattr(self, name) for name in FORMS]
         return next(form for form in forms if form is not None)
 
-    def statement(self, settings: Sequence[Setting]) -> Statement | None:
-        """What must hold of the cells of an experiment with these settings; None if none of them is selected."""
-        units = self._units(settings)
+    def statement(self, settings: Sequence[Setting], stands_for: StandsFor = NONE) -> Statement | None:
+        """What must hold of the cells of an experiment with these settings; None if none of them is selected.
+
+        `stands_for`: by the label of a part of the experiment, that of the paper's part for which it stands.
+        """
+        units = self._units(self.select.among(settings, stands_for))
         if not units:
             return None
         sign = -1 if self.lower or self.lowest or self.falls else 1
@@ -105,13 +115,13 @@ class Claim(Frozen):
             return every(parts)
         return AtLeast(1 if self.over == "any" else len(parts) // 2 + 1, tuple(parts))
 
-    def _units(self, settings: Sequence[Setting]) -> list[Unit]:
-        """The selected settings, each alone; for a change, those with the labels along which it is.
+    def _units(self, chosen: Sequence[Setting]) -> list[Unit]:
+        """The chosen settings, each alone; for a change, those with the labels along which it is.
 
         The settings of a change agree in its other fields, unless a field has one value for each label: the number of
         clients may go with the data set.
         """
-        change, chosen = self.rises or self.falls, self.select.among(settings)
+        change = self.rises or self.falls
         if change is None:
             return [(setting,) for setting in chosen]
         by_label = [[one for one in chosen if getattr(one, change.along) == label] for label in change.through]

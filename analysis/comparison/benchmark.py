@@ -5,14 +5,13 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison.baselines import load
 from analysis.comparison.overview import facts
 from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.pages.part import Part, rewrite
 from analysis.comparison.pages.table import ReportTable
-from analysis.comparison.pages.write import markdown_figure
 from analysis.comparison.study.figures import figures as study_figures
 from analysis.comparison.study.measures import RESULTS
 from analysis.comparison.study.study import Study
@@ -30,14 +29,9 @@ from analysis.comparison.tuning.tables import of_budget as tables_of_budget
 from analysis.comparison.tuning.tables import of_early_stopping
 from analysis.comparison.tuning.tables import of_gain as tables_of_gain
 from analysis.figures.base import TEXT_WIDTH
-from analysis.report.pictures import save_picture
-from bench.files.marked_text import marks, rewrite_part
-from bench.input.content import short_hash
+from bench.files.marked_text import marks
 
 DOCS = Path(__file__).parents[2] / "docs"
-PIXELS = 880
-"""The width of a figure."""
-
 FITTED = 90.0
 """Mean training accuracy in percent from which a method counts as fitted, as in `fedflat study`."""
 
@@ -47,24 +41,6 @@ _SEARCHES = {
     searches.TUNED_BEST: "best compositions",
 }
 """What the stored searches have searched."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A generated part of the page: sentences, figures and tables."""
-
-    sentences: Sequence[str]
-    figures: Sequence[ReportFigure]
-    tables: Sequence[ReportTable]
-
-    def markdown(self, folder: str) -> str:
-        """The text of the part; `folder`: where its pictures are, relative to the page."""
-        lines = [f"- {sentence}" for sentence in self.sentences]
-        for figure in self.figures:
-            lines += ["", *markdown_figure(figure, folder)]
-        for table in self.tables:
-            lines += ["", table.markdown(level=3).rstrip()]
-        return "\n".join(lines)
 
 
 def stored(grid: str) -> Part:
@@ -132,18 +108,9 @@ def parts(grid: str) -> Iterator[tuple[str, Part]]:
     return ((name, part(grid)) for name, part in PARTS.items() if marks(name)[0] in text)
 
 
-def shown(figure: ReportFigure) -> str:
-    """A hash of what a figure shows, to three digits: other processors may differ in the last ones."""
-    return short_hash(f"{figure.caption}\n{figure.frame.to_csv(index=False, float_format='%.3g')}")
-
-
 def main(grid: str) -> None:
     """Rewrite the generated parts of a page, and draw their figures."""
-    folder = pictures_of(grid)
-    for name, part in parts(grid):
-        for figure in part.figures:
-            save_picture(figure.figure, DOCS / folder / f"{figure.name}.png", PIXELS, shown(figure))
-        rewrite_part(page_of(grid), name, part.markdown(folder))
+    rewrite(page_of(grid), dict(parts(grid)), pictures_of(grid))
 
 
 def _tuning_source(grid: str) -> TuningSource:

@@ -70,7 +70,7 @@ def export(
         if isinstance(target, ExplorerPage):
             file = target.outputs()[0]
             raise UserError(f"{name}: an interactive page is one file that needs no archive: pass on '{file}'")
-    tidy = _tidy_files(name, targets, results)
+    tidy = _tidy_files(names, targets, results)
     _check_tidy_files(tidy, targets, results)
     cells = _cells(tidy, results)
     runs = [run for cell in cells for run in find_runs(cell).by_seed.values()]
@@ -123,16 +123,16 @@ def _copy(file: Path, copy: Path) -> None:
     shutil.copyfile(file, copy)
 
 
-def _tidy_files(name: str, targets: Iterable[Target], results: Path) -> list[Path]:
+def _tidy_files(names: Sequence[str], targets: Iterable[Target], results: Path) -> list[Path]:
     """The tidy files that targets are rendered from; a `UserError` if one is missing."""
     wanted = list(dict.fromkeys(file for target in targets for file in target.inputs() if results in file.parents))
     found = [next((file for file in (one, _of_run(one, results)) if file.is_file()), None) for one in wanted]
     missing = [str(file) for file, there in zip(wanted, found, strict=True) if there is None]
     if missing:
-        command = next(iter(targets)).requested.snakemake(name)
+        command = next(iter(targets)).requested.snakemake(*names)
         raise UserError(
-            f"{len(missing)} of {len(wanted)} files of {name} are missing, such as '{missing[0]}'; compute them with: "
-            f"{command}"
+            f"{len(missing)} of {len(wanted)} files of {' '.join(names)} are missing, such as '{missing[0]}'; compute "
+            f"them with: {command}"
         )
     return [file for file in found if file is not None]
 

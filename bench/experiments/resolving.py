@@ -196,7 +196,7 @@ def _with_training(data: Data, key: str, value: Any) -> Data:
 
 def part_fields(experiment: ExperimentFile, label: str, part: ExperimentPart) -> Data:
     """The keys of a part as an experiment without parts (layer 5), with the methods of this part only."""
-    overrides = part.model_dump(exclude_none=True, exclude={"methods", "only"})
+    overrides = part.model_dump(exclude_none=True, exclude={"methods", "only", "stands_for"})
     data = merged(experiment.model_dump(exclude={"parts", "methods", "extends", "chosen"}), overrides)
     data |= {key: overrides[key] for key in ("dataset", "model") if key in overrides}
     entries = experiment.model_dump(include={"methods"})["methods"]

@@ -128,6 +128,10 @@ class ExperimentPart(Frozen):
     )
     methods: dict[str, dict[str, Any]] = Field(default={}, description="by label, the values of a method that differ")
     only: tuple[str, ...] | None = Field(default=None, description="labels of the only methods of the part; null: all")
+    stands_for: str | None = Field(
+        default=None,
+        description="in an experiment that extends a paper's: the part whose claims the runs of this part decide",
+    )
 
 
 class ExperimentFile(Frozen):

@@ -92,6 +92,14 @@ def test_another_data_set_stands_for_the_papers():
     assert {cell.setting.path for cell in found.cells} == {"x/lda-0/5", "y/lda-0/5"}
 
 
+@pytest.mark.parametrize(("stands_for", "expected"), [("paper", {"x/lda-0/5"}), ("another", None)])
+def test_a_part_stands_for_one_of_the_papers(stands_for, expected):
+    """Then it decides no claim about the others."""
+    select = {"dataset": ["paper"], "partition": ["lda-0"], "participation": ["5"]}
+    found = claim(higher={"method": "new", "than": "avg"}, select=select).statement(SETTINGS, {"x": stands_for})
+    assert (None if found is None else {cell.setting.path for cell in found.cells}) == expected
+
+
 def test_other_numbers_of_clients_stand_for_the_papers():
     select = {"dataset": ["y"], "partition": ["lda-0"], "participation": ["5-of-100", "10-of-100"]}
     found = claim(higher={"method": "new", "than": "avg"}, select=select).statement(SETTINGS)

@@ -3,7 +3,8 @@
 import pytest
 
 from analysis.comparison.baselines import load
-from analysis.comparison.benchmark import DOCS, PARTS, page_of, parts, pictures_of, shown
+from analysis.comparison.benchmark import DOCS, PARTS, page_of, parts, pictures_of
+from analysis.comparison.pages.part import shown
 from analysis.report.pictures import shown_by
 from bench.experiments.address import RUN_IDS
 from bench.experiments.experiment import load_experiment

@@ -1,0 +1,89 @@
+"""Results that are kept with the code: an unpacked archive of `fedflat export`, and what the logs of its runs record.
+
+results/reproductions/EXPERIMENT/            the archive, without rendered tables and figures
+results/reproductions/EXPERIMENT/logs/       of each run: when it was started, resumed and finished
+
+`python -m analysis.provenance.kept_results EXPERIMENT RESULTS [TARGET ...]` replaces them by those below the folder
+RESULTS. Without targets, everything that the experiment shows must be computed, and its claims.
+"""
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from analysis.analyses.run_analysis import find_runs
+from analysis.provenance.archive import unpack
+from analysis.provenance.export import RESULTS, export
+from analysis.report.requested import RequestedExperiment
+from bench.experiments.address import CellAddress
+from bench.experiments.experiment import own_experiment
+from bench.experiments.files import experiment_names
+from bench.experiments.results import METRICS, ResultPaths
+from bench.files.atomic import write_text
+from bench.training.run_directory import RunDirectory
+
+ROOT = Path(__file__).parents[2]
+KEPT, LOGS = ROOT / "results" / "reproductions", "logs"
+LOG = "run.log"
+
+_EVENTS = (
+    "started(?=:)",
+    r"resumed after round \d+$",
+    r"engine: [^';\n]+$",  # not those that name files of the machine
+    r"round (\d+) of \3\b.*$",
+)
+EVENT = re.compile(rf"^(\S+ \S+?),\d+ ({'|'.join(_EVENTS)})", re.MULTILINE)
+"""The lines of a run's log that are kept, with the time to the second: all but evaluations before the last round."""
+
+
+def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
+    """Replace the kept results by those of the finished methods in the folder `results`.
+
+    `experiment`: a name, or a file. A `UserError` if a file of a target is missing; then nothing is replaced.
+    """
+    requested = finished(experiment, results)
+    name, folder = requested.target, KEPT / requested.target
+    own = [] if experiment in experiment_names() else [experiment]
+    with tempfile.TemporaryDirectory() as temporary:
+        archive = Path(temporary) / "results.zip"
+        export(targets or [name, f"{name}_claims"], archive, results, requested.overrides, own, reports=False)
+        shutil.rmtree(folder, ignore_errors=True)
+        unpack(archive, folder)
+    for cell, run in runs_of(requested):
+        text = (run.path / LOG).read_text(encoding="utf-8")
+        lines = [f"{time} {event}\n" for time, event, _ in EVENT.findall(text)]
+        file = log_of(folder, cell, run)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, "".join(lines))
+
+
+def kept(experiment: str) -> RequestedExperiment:
+    """The experiment with the kept results, and with the methods that have some."""
+    return finished(experiment, KEPT / experiment / RESULTS)
+
+
+def finished(experiment: str, results: Path) -> RequestedExperiment:
+    """The experiment with the results in a folder, and with the methods whose runs are finished in all settings."""
+    own, paths = own_experiment(experiment), ResultPaths(results)
+    missing = {one.method for one in own.addresses if not (paths.cell(own.name, one.path) / METRICS).is_file()}
+    methods = [label for label in own.methods if label not in missing]
+    return RequestedExperiment(experiment, results, {} if not missing else {"chosen": methods})
+
+
+def runs_of(requested: RequestedExperiment) -> Iterator[tuple[CellAddress, RunDirectory]]:
+    """The finished runs, each with its cell."""
+    for cell in requested.experiment.addresses:
+        for run in find_runs(requested.paths.cell(requested.experiment.name, cell.path)).by_seed.values():
+            yield cell, run
+
+
+def log_of(folder: Path, cell: CellAddress, run: RunDirectory) -> Path:
+    """The kept log of a run; `folder`: that of the kept results."""
+    return folder / LOGS / cell.path / f"{run.path.name}.log"
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,77 @@
+"""Results that are kept with the code: an archive of the finished methods, and what the logs of its runs record."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from analysis.provenance import kept_results
+from analysis.provenance.kept_results import EVENT, finished, keep, log_of, runs_of
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
+from bench.experiments.results import ResultPaths
+from bench.host.progress import silent
+from bench.input.errors import UserError
+from bench.training.train import train_cell
+
+CPU = torch.device("cpu")
+TINY = """
+name: tiny
+dataset: digits
+model: cnn_gn
+training: {rounds: 2, local_epochs: 1, batch_size: 32, lr: 0.1}
+grid: {partition: [{name: iid, clients: 4}], participation: [{active: 2}], seeds: [0]}
+methods: {fedavg: {}, fedsam: {hyperparameters: {rho: 0.1}}}
+"""
+LOG = """\
+2026-11-25 04:41:11,100 started: {"dataset":{"name":"digits"}}
+2026-11-25 04:41:11,200 engine: as measured earlier on this machine; delete '/home/me/choice.json' to measure again
+2026-11-25 04:41:11,300 engine: loop, 1 thread
+2026-11-25 04:41:12,000 round 1 of 2: local loss 1.1441, test accuracy 16.96 %, 126 ms per round
+2026-11-25 05:00:00,000 resumed after round 1
+2026-11-25 05:00:01,000 round 2 of 2: local loss 1.0441, test accuracy 26.96 %, 126 ms per round
+"""
+
+
+def train(file: Path, results: Path, *methods: str) -> None:
+    requested = RequestedExperiment(str(file), results)
+    for path, cell in requested.experiment.cells().items():
+        if cell.address.method in methods:
+            train_cell("tiny", cell, ResultPaths(results).cell("tiny", path), CPU, silent)
+
+
+def test_what_is_kept_of_a_log():
+    assert [f"{time} {event}" for time, event, _ in EVENT.findall(LOG)] == [
+        "2026-11-25 04:41:11 started",
+        "2026-11-25 04:41:11 engine: loop, 1 thread",
+        "2026-11-25 05:00:00 resumed after round 1",
+        "2026-11-25 05:00:01 round 2 of 2: local loss 1.0441, test accuracy 26.96 %, 126 ms per round",
+    ]
+
+
+def test_finished_methods_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    file, results, folder = tmp_path / "tiny.yaml", tmp_path / "results", tmp_path / "kept" / "tiny"
+    file.write_text(TINY, encoding="utf-8")
+    train(file, results, "fedavg")
+    keep(str(file), results, ["tiny_table_accuracy"])
+    there = finished(str(file), folder / "results")
+    assert there.experiment.chosen == ("fedavg",)
+    [(cell, run)] = runs_of(there)
+    lines = log_of(folder, cell, run).read_text(encoding="utf-8").splitlines()
+    events = [re.sub(r"^\S+ \S+ |[:,].*", "", line) for line in lines]
+    assert (events[0], set(events[1:-1]), events[-1]) == ("started", {"engine"}, "round 2 of 2")
+    assert not (folder / "results" / "reports").exists()
+    entry = Tables(there).filled("accuracy").entries[0][0][0]
+    assert entry.mean == run.metrics()["test_accuracy"].iloc[-1]
+
+    with pytest.raises(UserError, match=r"files of tiny_figure_surfaces are missing"):
+        keep(str(file), results, ["tiny_figure_surfaces"])
+    assert list(runs_of(finished(str(file), folder / "results"))), "nothing is lost"
+
+    train(file, results, "fedsam")
+    keep(str(file), results, ["tiny_table_accuracy"])
+    whole = finished(str(file), folder / "results")
+    assert whole.experiment.chosen is None
+    assert [cell.method for cell, _ in runs_of(whole)] == ["fedavg", "fedsam"]
