@@ -19,6 +19,7 @@ from bench.experiments.run_config import RunConfig
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer, silent
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
+from bench.training.directories.changed_inputs import changed_input
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 
@@ -69,6 +70,9 @@ class AnalysedRun:
         was slower.
         """
         setup = RunSetup.build(self.config, self.device, self.directory.split(), "fp32")
+        changed = None if setup.model_hash is None else changed_input(self.config, self.directory.provenance)
+        if changed is not None:
+            raise UserError(f"{changed} have changed since '{self.directory.path}' was trained")
         setup.objective.channels_last = self.device.type == "cpu"
         if setup.objective.buffers is not None:
             setup.federation.evaluate_with(self._final)

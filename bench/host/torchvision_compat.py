@@ -18,6 +18,12 @@ _libraries: list[torch.library.Library] = []
 """The libraries that define the schemas; a schema exists only as long as its library object."""
 
 
+def prepare_imports(source: bytes) -> None:
+    """Make `import torchvision` work in user-defined code, if it mentions torchvision."""
+    if b"torchvision" in source:
+        import_torchvision()
+
+
 @functools.cache
 def import_torchvision() -> ModuleType:
     """The package torchvision with its models. The import takes seconds, so call this only where it is needed.

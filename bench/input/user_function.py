@@ -60,11 +60,8 @@ class UserFunction(Frozen):
         """The kind of the file in messages, such as "model file"."""
         return f"{cls.noun} file"
 
-    def call(self, *arguments: object, then: Callable[[Any], T]) -> T:
-        """What `then` makes of the function's result.
-
-        Every mistake in the file is reported as a `UserError` of one line, also one that shows only in `then`.
-        """
+    def source(self) -> bytes:
+        """The content of the file. A `UserError` if it cannot be read, or was edited after the command had started."""
         assert self.file is not None  # validated
         kind = self.kind_of_file()
         source = read_own(self.file, kind)
@@ -72,6 +69,15 @@ class UserFunction(Frozen):
             raise UserError(
                 f"the {kind} '{self.file}' was edited after the command had started; start the command again"
             )
+        return source
+
+    def call(self, *arguments: object, then: Callable[[Any], T]) -> T:
+        """What `then` makes of the function's result.
+
+        Every mistake in the file is reported as a `UserError` of one line, also one that shows only in `then`.
+        """
+        assert self.file is not None  # validated
+        kind, source = self.kind_of_file(), self.source()
         with current_folder_importable():
             module = run_file(self.file, source, kind, (self.module or "").rpartition(".")[0])
             if self.module is None:

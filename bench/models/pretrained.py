@@ -2,6 +2,7 @@
 
 import logging
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from pydantic import Field
 from torch import nn
 
 from bench.data.root import data_root
+from bench.input.errors import UserError, first_few
 from bench.models.base import ImageShape, NamedModel
 from bench.models.frozen_parts import freeze
 from bench.models.weights import (
@@ -17,6 +19,7 @@ from bench.models.weights import (
     StateDict,
     Weights,
     WeightsFile,
+    is_in,
     kept_tensors,
     load_weights,
     read_weights,
@@ -61,6 +64,7 @@ class PretrainedModel(NamedModel):
         if self.weights is not None:
             file, weights = self._read(self.weights, image_shape)
             kept = load_weights(module, weights, self.new_parts, f"the weights '{file}'")
+            self._check_frozen(kept, file)
             log.info("%s starts from '%s'; random: %s", self.registered_name(), file, ", ".join(kept) or "nothing")
         freeze(module, self.frozen)
         return module
@@ -71,8 +75,16 @@ class PretrainedModel(NamedModel):
             module = self.new(image_shape, classes)
         if self.weights is not None:
             file, weights = self._read(self.weights, image_shape)
-            kept_tensors(module, weights, self.new_parts, f"the weights '{file}'")
+            self._check_frozen(kept_tensors(module, weights, self.new_parts, f"the weights '{file}'"), file)
         freeze(module, self.frozen)
+
+    def _check_frozen(self, kept: Sequence[str], file: Path) -> None:
+        """A `UserError` if a frozen part keeps random values, from which nothing can be learnt."""
+        if random := [name for name in kept if is_in(name, self.frozen)]:
+            raise UserError(
+                f"frozen = {', '.join(self.frozen)}, but the weights '{file}' have nothing that fits "
+                f"{first_few(random)}, which would stay random (allowed: parts that the weights have)"
+            )
 
     def _read(self, weights: WeightsFile | PublishedWeights, image_shape: ImageShape) -> tuple[Path, StateDict]:
         """The file, and its tensors as they are used for images of this shape."""

@@ -8,6 +8,7 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
+from bench.host.torchvision_compat import prepare_imports
 from bench.input.errors import UserError
 from bench.input.user_function import UserFunction
 from bench.models.base import ImageShape, ModelChoice
@@ -43,6 +44,11 @@ class UserModel(UserFunction, ModelChoice):
         """The function's name with the hash of its file, for example small_net@0123456789abcdef."""
         return f"{self.function}@{self.code}"
 
+    @property
+    def initial_weights(self) -> str:
+        """What the function returns, in words for messages."""
+        return f"the initial weights of the model in '{self.file}'"
+
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """The module that the function returns, tested on two blank images, forward and backward.
 
@@ -54,6 +60,7 @@ class UserModel(UserFunction, ModelChoice):
                 _try(model, image_shape, classes)
             return model
 
+        prepare_imports(self.source())
         model = self.call(image_shape, classes, then=tested)
         if not isinstance(model, nn.Module):
             raise UserError(

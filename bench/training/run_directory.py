@@ -74,6 +74,7 @@ class _Provenance(BaseModel):
     identity: str
     code: _Code
     data_hash: str | None = None
+    model_hash: str | None = None
     partition_hash: str | None = None
     device: str | None = None
     libraries: dict[str, str | None] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bench.data.augmentation import OF_IMAGES, Augment, Context
 from bench.data.dataset import Batches, Dataset, DeviceData
@@ -24,9 +24,11 @@ from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.settings import EngineSettings
 from bench.experiments.run_config import AMOUNTS, RunConfig
+from bench.input.content import ShortHash
 from bench.input.errors import UserError
 from bench.models import build_model
 from bench.models.segmentation import segmentation_scores
+from bench.models.user_model import UserModel
 from bench.numerics.precision import Precision, prepare_precision
 from bench.numerics.streams import numpy_stream
 
@@ -48,12 +50,15 @@ def load_dataset(source: Source, root: Path) -> Dataset:
     return source.load(root)
 
 
-def is_of_present_data(config: RunConfig, data_hash: str | None) -> bool:
-    """Whether a run of the configuration, whose training and test data had this hash, was trained on the present ones.
-
-    Only user-defined data can change: the content of published data sets is fixed.
-    """
-    return not config.dataset.own or load_dataset(config.dataset, data_root()).content_hash() == data_hash
+def model_hash(config: RunConfig, model: nn.Module) -> str | None:
+    """A hash of the tensors of a user-defined model before its training; None for other models, which are fixed."""
+    if not isinstance(config.model, UserModel):
+        return None
+    digest = ShortHash()
+    for name, tensor in model.state_dict().items():
+        digest.add(f"{name} {tensor.dtype} {list(tensor.shape)}")
+        digest.add(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.text()
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class RunSetup:
     """Everything that training and analyses of a run need on a device.
 
     `drawn`: the indices of each client's training images; `split`: those of them that it trains on, without the
-    `held_out` ones; None: no client holds out images.
+    `held_out` ones; None: no client holds out images. `model_hash`: see the function.
     """
 
     config: RunConfig
@@ -73,6 +78,7 @@ class RunSetup:
     test: DeviceData
     objective: Objective
     federation: Federation
+    model_hash: str | None
 
     @classmethod
     def build(
@@ -95,13 +101,14 @@ class RunSetup:
         precision = precision or settings.precision or "fp32"
         prepare_precision(precision, device)
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
+        initial = model_hash(config, model)
         objective = Objective(model.to(device), precision, buffer_mode=config.model.buffer_mode)
         method = config.method.recipe.build(config.method.hyperparameters)
         batch_sampler = settings.local.sampler(split, config.seed)
         sizes = [len(indices) for indices in split]
         augment = _augment(config, dataset, train)
         federation = Federation(method, objective, train, batch_sampler, sizes, settings, config.seed, augment)
-        return cls(config, dataset, drawn, split, held_out, train, test, objective, federation)
+        return cls(config, dataset, drawn, split, held_out, train, test, objective, federation, initial)
 
     @property
     def engine(self) -> EngineSettings:

@@ -15,11 +15,11 @@ from bench.host.memory import Budgets
 from bench.host.progress import Progress, Timer, silent
 from bench.input.errors import UserError
 from bench.training.choices import trainers
+from bench.training.directories.changed_inputs import changed_input
 from bench.training.directories.open_runs import no_empty_folders, open_runs
 from bench.training.directories.shared_runs import remove_lock, take_shared
 from bench.training.directories.working_directory import publish, remove_locks, remove_stale
 from bench.training.run_directory import RunDirectory, identified, is_finished
-from bench.training.run_setup import is_of_present_data
 from bench.training.training_run import TrainingRun
 
 OnRoundOfRun = Callable[[Path, RunConfig, dict[str, float]], None]
@@ -127,14 +127,13 @@ def _due_runs(runs: Sequence[TrainingRun]) -> Iterator[list[TrainingRun]]:
 
 
 def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:
-    """Whether the folder contains the finished run of this configuration, trained on the present data."""
+    """Whether the folder contains the finished run of this configuration, trained on the present data and model."""
     if not is_finished(folder, config, replace=replace):
         return False
-    if is_of_present_data(config, RunDirectory(folder).provenance.get("data_hash")):
-        return True
-    if not replace:
-        raise UserError(f"the data have changed since '{folder}' was trained; pass --replace, or another --out")
-    return False
+    changed = changed_input(config, RunDirectory(folder).provenance)
+    if changed is not None and not replace:
+        raise UserError(f"{changed} have changed since '{folder}' was trained; pass --replace, or another --out")
+    return changed is None
 
 
 def _outcome(metrics: pd.DataFrame, score: str) -> str:

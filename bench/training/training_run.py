@@ -21,6 +21,7 @@ from bench.files.csv_json import read_checked_json, write_checked_csv, write_che
 from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from bench.input.errors import UserError
+from bench.models.user_model import UserModel
 from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import device_name, provenance
 from bench.training.run_directory import (
@@ -142,9 +143,14 @@ class TrainingRun:
         if found is None:
             return False
         self.state, about = found
+        own, changed = self.config.model, None
         if about["data_hash"] != self._data_hash:
+            changed = "the training data"
+        elif isinstance(own, UserModel) and about.get("model_hash") not in (None, self.setup.model_hash):
+            changed = own.initial_weights
+        if changed is not None:
             raise UserError(
-                f"the training data have changed since '{self.work}' was written; delete it to train from the start"
+                f"{changed} have changed since '{self.work}' was written; delete it to train from the start"
             )
         self._rows, self._times = about["rows"], about["times"]
         self.engine_choice = EngineChoice.from_json(about["engine"])
@@ -185,8 +191,9 @@ class TrainingRun:
     def write_checkpoint(self) -> None:
         """Write what is needed to resume the run after the last recorded round."""
         assert self.engine_choice is not None
-        about = {"rows": self._rows, "times": self._times, "data_hash": self._data_hash}
-        self._checkpoint.save(self.state, {**about, "engine": self.engine_choice.as_json()})
+        inputs = {"data_hash": self._data_hash, "model_hash": self.setup.model_hash}
+        about = {"rows": self._rows, "times": self._times, **inputs, "engine": self.engine_choice.as_json()}
+        self._checkpoint.save(self.state, about)
 
     def _evaluate(self, row: dict[str, Any]) -> None:
         began = time.perf_counter()

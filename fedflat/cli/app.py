@@ -92,7 +92,7 @@ def _prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # Greek letters where the locale has none
-    for name in ("fedflat.data", "fedflat.files"):
+    for name in ("fedflat.data", "fedflat.files", "fedflat.weights"):
         logger = logging.getLogger(name)
         logger.handlers = [logging.StreamHandler()]
         logger.setLevel(logging.INFO)

@@ -16,6 +16,7 @@ from bench.data.cache import cached_together, in_chunks
 from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.own_arrays import check_names, number_of_classes, samples
 from bench.data.sources.base import Source, cache_place
+from bench.host.torchvision_compat import prepare_imports
 from bench.input.bounds import MOST
 from bench.input.content import LargeFile, short_hash, stem
 from bench.input.errors import UserError
@@ -194,6 +195,7 @@ class ArrayFunction(OwnArrays, UserFunction):
                 raise UserError(f"the result is {type(given).__name__} (allowed: a dictionary of arrays)")
             return samples(given, "the result")
 
+        prepare_imports(self.source())
         return self.call(then=checked)
 
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:

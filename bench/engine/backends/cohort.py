@@ -5,6 +5,7 @@ mini-batch that is shorter than others of the same step is filled up with sample
 model combines several samples, the rows are computed in groups of equal batch size instead.
 """
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -283,7 +284,9 @@ def mapped(function: Callable[..., Rows], *rows: Rows) -> Rows:
     """
     alone = len(next(leaves(rows[0]))) == 1
     given = [apply(lambda tensor: torch.cat([tensor, tensor]), part) for part in rows] if alone else rows
-    ends: Rows = vmap(function)(*given)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop")  # attention's rows one after another
+        ends: Rows = vmap(function)(*given)
     return take(ends, slice(1)) if alone else ends
 
 

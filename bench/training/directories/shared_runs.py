@@ -18,12 +18,12 @@ from bench.files.csv_json import write_checked_json
 from bench.files.locks import folder_lock, lock_file
 from bench.host.progress import Progress
 from bench.input.errors import UserError
+from bench.training.directories.changed_inputs import changed_input
 from bench.training.directories.run_files import check_models, readers
 from bench.training.directories.runs_by_identity import look_again, places_of
 from bench.training.directories.working_directory import locked_directory, publish, remove_stale
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_directory import CONFIG, LOG, PROVENANCE, RunDirectory, is_complete, is_finished
-from bench.training.run_setup import is_of_present_data
 
 TAKEN_FROM = "taken_from"
 """The entry of provenance.json with the path of the run that was taken, relative to the folder of results."""
@@ -188,12 +188,12 @@ def _link(run: RunDirectory, config: RunConfig, work: Path) -> None:
 
 
 def _check(run: RunDirectory, config: RunConfig) -> None:
-    """A `UserError` if a file of the run is damaged or missing, or if its data are not the present ones."""
+    """A `UserError` if a file of the run is damaged or missing, or if its data or model are not the present ones."""
     check_models(run)
     for read in readers(run).values():
         read()
-    if not is_of_present_data(config, run.provenance.get("data_hash")):
-        raise UserError("the data are other ones than those on which it was trained")
+    if (changed := changed_input(config, run.provenance)) is not None:
+        raise UserError(f"{changed} are other ones than those with which it was trained")
 
 
 def _place(run: RunDirectory) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 
 from bench.engine.objective import Objective
 from bench.input.errors import UserError
-from bench.models import build_model, parse_model
+from bench.models import build_model, check_model, parse_model
 from bench.models.architectures.vit import POSITIONS, ViTB32Choice
 from bench.models.frozen_parts import freeze
 from bench.models.weights import Published, load_weights, read_weights
@@ -56,6 +56,22 @@ def test_the_last_layer_is_new_for_another_number_of_classes(trained, file):
     assert all(torch.equal(value, theirs[name]) for name, value in own.state_dict().items() if name not in HEAD)
     fresh = built(classes=5)
     assert same(own, fresh) >= HEAD, "as the seed draws it"
+
+
+def test_a_new_part_is_not_frozen(file):
+    """It would stay random."""
+    choice = parse_model({"name": MOBILE, "weights": str(file), "frozen": ["features", "classifier"]})
+    for attempt in (check_model, lambda *given: build_model(*given, seed=0)):
+        with pytest.raises(
+            UserError, match=r"have nothing that fits classifier\.1\.weight, classifier\.1\.bias, which"
+        ):
+            attempt(choice, (3, 32, 32), 5)
+
+
+def test_what_stays_random_is_logged(file, caplog):
+    with caplog.at_level("INFO", "fedflat.weights"):
+        built({"weights": str(file)}, classes=5)
+    assert caplog.messages == [f"{MOBILE} starts from '{file}'; random: classifier.1.weight, classifier.1.bias"]
 
 
 def test_weights_may_lack_new_parts_and_be_nested(trained, tmp_path):

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from analysis.analyses.analysed_run import AnalysedRun
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.models import build_model, parse_model
+from bench.training.directories.changed_inputs import changed_input
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from tests.bench.methods.test_user_file import SOURCE as METHOD
@@ -92,6 +94,43 @@ def test_the_identity_is_that_of_the_content(own, tmp_path):
     assert before.model.label == f"small_net@{before.model.code}"
     assert config(written(own, SOURCE + "# a remark\n")).identity != before.identity
     assert config(own, **{"model.function": "other"}).identity != config(own).identity
+
+
+LOADING = """
+import torch
+from torch import nn
+import torchvision
+
+
+def small_net(shape, classes):
+    assert torchvision.models is not None
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, classes))
+    model[1].load_state_dict(torch.load(FILE))
+    model[1].requires_grad_(False)
+    return model
+"""
+"""A model that reads a file, and imports torchvision, which does not load beside some builds of torch."""
+
+
+def test_a_run_is_not_used_after_its_initial_weights_have_changed(own, tmp_path, monkeypatch):
+    weights = tmp_path / "body.pt"
+    torch.save({"weight": torch.ones(8, 64), "bias": torch.zeros(8)}, weights)
+    run = config(written(own, LOADING.replace("FILE", repr(str(weights)))))
+    done = train(run, tmp_path / "run", CPU)
+    assert AnalysedRun(done, CPU).setup.model_hash == done.provenance["model_hash"]
+    assert changed_input(run, done.provenance) is None
+
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(run, tmp_path / "killed", CPU)
+
+    torch.save({"weight": torch.ones(8, 64), "bias": torch.ones(8)}, weights)
+    changed = r"^the initial weights of the model in '.*\.py' have changed since '.*"
+    with pytest.raises(UserError, match=f"{changed}run' was trained; pass --replace, or another --out"):
+        train(run, tmp_path / "run", CPU)
+    with pytest.raises(UserError, match=f"{changed}run' was trained"):
+        _ = AnalysedRun(RunDirectory(tmp_path / "run"), CPU).setup
+    with pytest.raises(UserError, match=f"{changed} was written; delete it"):
+        train(run, tmp_path / "killed", CPU)
 
 
 def test_the_seed_decides_its_weights(own):

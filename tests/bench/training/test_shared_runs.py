@@ -4,7 +4,9 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -209,13 +211,12 @@ def test_a_run_that_is_replaced_by_another_configuration_is_not_taken(results, f
     [other] = load_experiment("quick", {**SEEDS, "training.lr": 0.01, "grid.seeds": [0]}).cell(OWN).runs
     train(other, results / "other", CPU)
 
-    def replaced(config: RunConfig, data_hash: str | None) -> bool:
+    def replaced(config: RunConfig, provenance: Mapping[str, Any]) -> None:
         monkeypatch.undo()
         shutil.move(place(results, "quick"), results / "old")
         shutil.move(results / "other", place(results, "quick"))
-        return True
 
-    monkeypatch.setattr("bench.training.directories.shared_runs.is_of_present_data", replaced)
+    monkeypatch.setattr("bench.training.directories.shared_runs.changed_input", replaced)
     [said] = trained_for(results, "mine")
     assert said.endswith("is not taken: it was replaced meanwhile")
     assert contents(place(results, "mine")) == contents(place(first, "quick"))
@@ -328,7 +329,7 @@ def test_a_run_of_the_same_code_next_to_other_data_is_not_taken(tmp_path, monkey
     assert len({run.identity for run in made.values()}) == 1
     assert [is_taken(run.path) for run in made.values()] == [False, False, True]
     assert "/one/" in said[0]
-    assert "is not taken: the data are other ones than those on which it was trained" in said[0]
+    assert "is not taken: the data are other ones than those with which it was trained" in said[0]
     first = {name: float(RunSetup.build(run.config, CPU).dataset.train.images[0, 0]) for name, run in made.items()}
     assert first == {"one": 0, "other": 1, "same": 0}, "a run's copy of the code stands for the run's data"
 
