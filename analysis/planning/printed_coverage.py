@@ -14,18 +14,21 @@ from bench.experiments.experiment import Experiment
 class Coverage:
     """Numbers of printed numbers: of all, of those with runs in the paper's own setting, of those with other runs.
 
-    `other`: those that are met by columns of readings only.
+    `other`: those that are met by columns of readings only; `places`: the targets of their tables.
     """
 
     printed: int
     own: int
     other: int
+    places: tuple[str, ...] = ()
 
     def __add__(self, more: "Coverage") -> "Coverage":
-        return Coverage(self.printed + more.printed, self.own + more.own, self.other + more.other)
+        places = self.places + more.places
+        return Coverage(self.printed + more.printed, self.own + more.own, self.other + more.other, places)
 
     def __str__(self) -> str:
-        other = f", {self.other} of them only in another reading" if self.other else ""
+        places = ", ".join(f"`{place}`" for place in self.places)
+        other = f", {self.other} of them only in another reading ({places})" if self.other else ""
         return f"{self.own + self.other:,} of {self.printed:,} printed numbers have a run behind them{other}"
 
 
@@ -38,4 +41,6 @@ def coverage(paper: str, experiment: Experiment, layouts: Iterable[TableLayout])
         for block, column, method in itertools.product(layout.blocks, layout.columns, layout.methods):
             found = of_entry(of_table, layout, experiment, block, method, column).index
             (own if column.reading is None else others).update(found)
-    return Coverage(len(numbers), len(own), len(others - own))
+    only = numbers.loc[sorted(others - own)]
+    places = tuple(f"{paper}_table_{table}" for table in only["table"].unique())
+    return Coverage(len(numbers), len(own), len(only), places)

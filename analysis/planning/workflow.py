@@ -280,6 +280,7 @@ class Workflow:
     def require_data(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:
         """End Snakemake with instructions if data sets or weights are missing that these jobs need, or do not fit.
 
+        Each instruction is printed once, also if several parts of an experiment need the same data set.
         `jobs`: the name of the rule, and its wildcards. Training does not need the data if other experiments have the
         runs. A model is compared with the data set if its images take long to decode; a user-defined one by the first
         job only, because no code of a user is executed here.
@@ -296,11 +297,8 @@ class Workflow:
                     wanted[source.label] = source
                     if rule != "split":
                         models[key] = model, source
-        missing = [str(error) for _, source in sorted(wanted.items()) if (error := _missing(source)) is not None]
-        if not missing:
-            missing += dict.fromkeys(str(error) for error in _unfit(models.values()))
-        if missing:
-            raise UserError("; ".join(missing))
+        found = [error for _, source in sorted(wanted.items()) if (error := _missing(source)) is not None]
+        raise_all("data sets and weights", found or list(_unfit(models.values())))
 
     def _has_runs(self, w: Wildcards, runs: Sequence[RunConfig]) -> bool:
         """Whether all runs of a cell are finished, or can be taken from other experiments."""

@@ -12,6 +12,7 @@ from analysis.figures.draw import KINDS, draw, load_figure
 from analysis.figures.lines import Line, LinesPanel
 from analysis.figures.training.sweep import Point, SweepLine, SweepPanel
 from analysis.layouts.layout import Layout, Selection, layout_names
+from analysis.layouts.score import SCORE
 from analysis.measures.convergence import FinalValue
 from analysis.report.pictures import save_picture
 from analysis.report.requested import RequestedExperiment
@@ -60,6 +61,12 @@ methods they show. With the key `like: NAME`, a layout takes all keys that it do
 same folder.
 """
 
+_SCORE = f"""\
+In every layout, `{SCORE}` stands for `test_accuracy`, or for `test_miou` if the data sets have labels of pixels
+([Segmentation](experiments/segmentation.md)), so that one layout suits both. A layout that would show parts with
+different scores is left out or refused ([Scores](experiments/keys.md#tables-and-figures)).
+"""
+
 _WORDS: Mapping[Any, str] = {
     str: "text",
     int: "whole number",
@@ -75,6 +82,7 @@ def reference() -> str:
     lines = [_HEAD, "## Keys of all layouts", "", *_keys(Layout), "", "## Tables", ""]
     lines += [*_keys(TableLayout, common), "", *_parts(_PARTS)]
     lines += ["### Metrics", "", "`metric` of a column, of `differences`, and of `sweep`:", "", *_quantities(), ""]
+    lines.append(_SCORE)
     lines += ["## Figures", "", "Keys of all kinds:", "", *_keys(FigureLayout, common), "", *_parts(_PARTS_OF_FIGURES)]
     for kind, layout in KINDS.items():
         module = inspect.getmodule(layout)

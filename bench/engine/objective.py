@@ -10,7 +10,7 @@ from torch.func import grad_and_value
 from torch.nn.modules.dropout import _DropoutNd
 
 from bench.input.errors import UserError
-from bench.models.buffer_mode import BufferMode
+from bench.models.buffer_mode import ALLOWED, BufferMode
 from bench.models.dropout import Draws, Dropout
 from bench.models.frozen_parts import frozen_parts, set_training, trained_buffers
 from bench.models.im2col import Im2col
@@ -72,7 +72,7 @@ class Objective:
         if has_buffers(module) and buffer_mode is None:
             raise UserError(
                 "the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation, or say what happens "
-                "to them, in an experiment: buffers: average, or buffers: local, at a model of your own"
+                f"to them, in an experiment, with the key buffers of a model of your own (allowed: {ALLOWED})"
             )
         if buffer_mode is not None and next(module.buffers(), None) is None:
             raise UserError(f"buffers: {buffer_mode}, but the model has no buffers (allowed: refuse, the default)")

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 from torch import Tensor
 
 from bench.input.errors import UserError
-from bench.input.frozen import Frozen
+from bench.input.frozen import Frozen, as_in_yaml, collected
 
 
 class LocalBuffers(Frozen):
@@ -25,7 +25,36 @@ class LocalBuffers(Frozen):
         return f"{{local: [{', '.join(self.local)}]}}"
 
 
-BufferMode = Literal["average", "local"] | LocalBuffers
+_Named = Literal["average", "local"]
+BufferMode = _Named | LocalBuffers
+
+ALLOWED = "average, local, or {local: [PATTERN, ...]}"
+"""Every `BufferMode`, in messages."""
+
+
+def _checked(given: Any, info: ValidationInfo, allowed: str = ALLOWED) -> Any:
+    """What is given for a `BufferMode`. Else an error of one line: pydantic would find one for each alternative."""
+    if isinstance(given, LocalBuffers) or given in get_args(_Named) or _has_patterns(given):
+        return given
+    raise collected(UserError(f"buffers = {as_in_yaml(given)} (allowed: {allowed})"), info)
+
+
+def _checked_or_none(given: Any, info: ValidationInfo) -> Any:
+    """As `_checked`; None, or refuse: the model must not have buffers."""
+    return None if given in (None, "refuse") else _checked(given, info, f"refuse, {ALLOWED}")
+
+
+def _has_patterns(given: Any) -> bool:
+    """Whether these are the fields of `LocalBuffers`."""
+    patterns = given.get("local") if isinstance(given, Mapping) and len(given) == 1 else None
+    return isinstance(patterns, list | tuple) and len(patterns) > 0 and all(isinstance(one, str) for one in patterns)
+
+
+GivenMode = Annotated[BufferMode, BeforeValidator(_checked)]
+"""The field of a model with buffers."""
+
+GivenModeOrNone = Annotated[BufferMode | None, BeforeValidator(_checked_or_none)]
+"""The field of a model that may have none."""
 
 
 def kept_positions(mode: BufferMode, buffers: Mapping[str, Tensor]) -> Tensor:

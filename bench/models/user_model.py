@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from bench.host.torchvision_compat import prepare_imports
 from bench.input.errors import UserError
 from bench.input.user_function import UserFunction
 from bench.models.base import ImageShape, ModelChoice
-from bench.models.buffer_mode import BufferMode
+from bench.models.buffer_mode import BufferMode, GivenModeOrNone
 from bench.models.frozen_parts import frozen_parts, set_training
 from bench.models.network import check_used, cross_entropy, has_auxiliary_heads
 
@@ -27,7 +27,7 @@ class UserModel(UserFunction, ModelChoice):
     noun: ClassVar[str] = NOUN
 
     function: str = Field(description="called with the shape of an input and the number of classes")
-    buffers: Annotated[BufferMode | None, BeforeValidator(lambda given: None if given == "refuse" else given)] = Field(
+    buffers: GivenModeOrNone = Field(
         default=None,
         description="average: buffers, such as BatchNorm's statistics, are sent and averaged like parameters; local: "
         "each client keeps its own; {local: [PATTERN, ...]}: those whose names match; refuse, or null: the model must "

@@ -1,7 +1,7 @@
 """Trained weights from which a model starts: a file of your own, or weights that torchvision publishes."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -179,14 +179,22 @@ def read_weights(file: Path) -> StateDict:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise UserError(f"cannot read the {KIND} '{file}': {error.strerror or error}") from None
-    except UnpicklingError:
-        raise UserError(f"the {KIND} '{file}' contains Python objects, which are not executed {ALLOWED}") from None
-    except (RuntimeError, EOFError, ValueError, LookupError, SafetensorError):
-        raise UserError(f"the {KIND} '{file}' is damaged, or is not a {KIND} {ALLOWED}") from None
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, SafetensorError) as error:
+        if isinstance(error, UnpicklingError) and _is_of_torch(file):
+            problem = "contains Python objects, which are not executed"
+        else:
+            problem = f"is damaged, or is not a {KIND}"
+        raise UserError(f"the {KIND} '{file}' {problem} {ALLOWED}") from None
     found = dict(_flattened(content, "")) if isinstance(content, Mapping) else {}
     if not found:
         raise UserError(f"the {KIND} '{file}' contains no tensors by name {ALLOWED}")
     return found
+
+
+def _is_of_torch(file: Path) -> bool:
+    """Whether the file begins like those of torch.save: a zip archive, or, in older versions, a binary pickle."""
+    with file.open("rb") as opened:
+        return opened.read(4).startswith((b"PK\x03\x04", b"\x80"))
 
 
 def _flattened(content: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Tensor]]:
@@ -212,13 +220,18 @@ def kept_tensors(module: nn.Module, weights: StateDict, new: Collection[str], wh
 
     These may only be tensors of the parts `new`, such as the last layer: they are not in the weights, or have another
     shape there, because of another number of classes. All others must be there. A `UserError` that begins with `what`
-    if they are not, or if the weights contain further tensors.
+    if they are not, or if the weights contain further tensors. It names a prefix that all tensors have in the weights.
     """
     own = module.state_dict()
     differing = [name for name in own if name not in weights or weights[name].shape != own[name].shape]
     kept = [name for name in differing if is_in(name, new)]
     problems = []
     if missing := [name for name in differing if name not in weights and name not in kept]:
+        if prefix := _common_prefix([name for name in own if not is_in(name, new)], weights):
+            raise UserError(
+                f"{what} have the prefix '{prefix}' before the names of the model's tensors (allowed: a file with "
+                "these tensors alone, named without the prefix)"
+            )
         problems.append(f"missing tensors: {first_few(missing)}")
     if other := [name for name in differing if name in weights and name not in kept]:
         shapes = (f"{name} {list(weights[name].shape)} instead of {list(own[name].shape)}" for name in other)
@@ -228,6 +241,13 @@ def kept_tensors(module: nn.Module, weights: StateDict, new: Collection[str], wh
     if problems:
         raise UserError(f"{what} are of another model: {'; '.join(problems)}")
     return kept
+
+
+def _common_prefix(own: Sequence[str], weights: StateDict) -> str:
+    """What precedes all these names in the weights, such as module. or state_dict.; empty: no prefix does."""
+    ends = own and [name for name in weights if name.endswith(f".{own[0]}")]
+    prefixes = [name.removesuffix(own[0]) for name in ends]
+    return next((one for one in prefixes if all(f"{one}{name}" in weights for name in own)), "")
 
 
 def is_in(name: str, parts: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from torch import nn
 from bench.input.errors import UserError
 from bench.models.base import ImageShape, check_multiple, check_size
 from bench.models.blocks.bilateral import SIDES, BiSeNetV2
-from bench.models.buffer_mode import BufferMode
+from bench.models.buffer_mode import BufferMode, GivenMode
 from bench.models.pretrained import PretrainedModel
 
 
@@ -26,7 +26,7 @@ class BiSeNetV2Choice(PretrainedModel):
     new_parts: ClassVar[tuple[str, ...]] = ("bga", "head", "aux2", "aux3", "aux4", "aux5_4")
     norm: Literal["batch", "group"] = Field(default="batch", description="BatchNorm or GroupNorm")
     groups: Literal[1, 2, 4, 8] = Field(default=8, description="groups of every GroupNorm")
-    buffers: BufferMode = Field(
+    buffers: GivenMode = Field(
         default="average",
         description="statistics of BatchNorm: average (sent and averaged like parameters), local (SiloBN: each "
         "client keeps its own), or {local: [PATTERN, ...]} (those whose names match)",

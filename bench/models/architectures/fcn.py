@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.models.base import ImageShape, NamedModel, check_multiple, check_size
-from bench.models.buffer_mode import BufferMode
+from bench.models.buffer_mode import BufferMode, GivenMode
 
 Norm = Callable[[int], nn.Module]
 """A normalisation layer for a number of channels."""
@@ -30,7 +30,7 @@ class FCNBNChoice(NamedModel):
 
     name: Literal["fcn_bn"] = "fcn_bn"
     label_maps: ClassVar[bool | None] = True
-    buffers: BufferMode = Field(
+    buffers: GivenMode = Field(
         default="average",
         description="statistics of BatchNorm: average (sent and averaged like parameters), local (SiloBN: each "
         "client keeps its own), or {local: [PATTERN, ...]} (those whose names match)",

@@ -80,7 +80,8 @@ def test_every_table_and_figure_of_the_papers_has_a_line(rows: dict[str, list[st
 def test_printed_numbers_with_runs_are_counted(generated: str) -> None:
     """Of all papers and of each: nine numbers of FedTOGA's Table 7 are printed out of line, so that their entries are
     unknown; the one readable number of Caldarola et al.'s Table 7 has runs in a reading only."""
-    assert "\n3,356 of 3,365 printed numbers have a run behind them, 1 of them only in another reading.\n" in generated
+    other = "1 of them only in another reading (`fedsam_caldarola_table_7`)"
+    assert f"\n3,356 of 3,365 printed numbers have a run behind them, {other}.\n" in generated
     expected = {paper: str(sum(tables.values())) for paper, tables in ROWS.items()}
     found = {}
     for section in generated.split("\n## ")[1:]:
@@ -97,6 +98,7 @@ def test_a_table_that_is_left_out_lowers_the_count() -> None:
     layouts = {name: tables.layout(name) for name in tables.names()}
     without = coverage("fedlesam", requested.experiment, (one for name, one in layouts.items() if name != "3"))
     assert (without.printed, without.own, without.other) == (596, 596 - ROWS["fedlesam"]["3"], 16)
+    assert without.places == ("fedlesam_table_3",)
     columns = tuple(column for column in layouts["3"].columns if column.group == "OfficeHome")
     homes = coverage("fedlesam", requested.experiment, [layouts["3"].model_copy(update={"columns": columns})])
     assert (homes.own, homes.other) == (2 * 4 * 12, 0)

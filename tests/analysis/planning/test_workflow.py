@@ -20,6 +20,14 @@ from tests.commands import ended
 from tests.places import MINI, ROOT
 
 FEDSAM = "digits/dirichlet-0.1/4-of-20/fedsam"
+PARTS_OF_TABLE_3 = [
+    ("officehome_art_1", "all-of-3"),
+    ("officehome_art_10", "6-of-30"),
+    ("officehome_clipart_1", "all-of-3"),
+    ("domainnet_real_1", "all-of-5"),
+    ("domainnet_sketch_1", "all-of-5"),
+]
+"""Parts of FedLESAM's experiment, and their participation."""
 
 
 def wildcards(cell: str = FEDSAM, **others: str) -> SimpleNamespace:
@@ -195,6 +203,21 @@ def test_models_are_compared_with_data_sets_of_image_files_before_the_first_job(
         assert ended.value.code == 2
         assert capsys.readouterr().err.startswith(f"fedflat: {line}")
     assert not (tmp_path / "data" / "cache").exists()
+
+
+def test_missing_data_sets_are_named_once_and_one_per_line(tmp_path, monkeypatch, capsys):
+    """Table 3 of FedLESAM has two parts for each domain of a data set, all of which need the same files."""
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path))
+    flow = Workflow.of({"experiments": "fedlesam", "results": str(tmp_path / "results")})
+    cells = [wildcards(f"{part}/by_group/{active}/fedavg") for part, active in PARTS_OF_TABLE_3]
+    for cell in cells:
+        cell.experiment = "fedlesam"
+    with pytest.raises(SystemExit):
+        flow.require_data([("train", cell) for cell in cells])
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first == "fedflat: data sets and weights: 2 mistakes"
+    assert [line.split(": ")[0] for line in lines] == ["  data set domainnet", "  data set officehome"]
+    assert all(line.count("is missing") == 1 for line in lines)
 
 
 def test_bad_input_ends_snakemake_with_one_line(capsys):

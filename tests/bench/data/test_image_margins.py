@@ -121,8 +121,8 @@ def test_a_margin_is_that_of_the_released_code(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": 64, "crop": 65}, r"crop = 65 \(allowed: at most size, 64\)"),
-        ({"name": "image_folder", "root": ".", "crop": 64}, r"crop = 64 \(allowed: null, or a size"),
+        ({"size": 64, "crop": 65}, r"^dataset officehome: crop = 65 \(allowed: at most size, 64\)"),
+        ({"name": "image_folder", "root": ".", "crop": 64}, r"^dataset image_folder: crop = 64 \(allowed: null, or a"),
     ],
 )
 def test_a_crop_must_fit(options, message):

@@ -114,6 +114,8 @@ def test_no_pickle_is_executed(tmp_path):
     [
         ("cut.pth", b"PK\x03\x04 and then nothing", "is damaged, or is not a weights file"),
         ("text.pth", b"hello", "is damaged, or is not a weights file"),
+        ("page.pth", b"<!DOCTYPE html>\n<html><body>Sign in</body></html>", "is damaged, or is not a weights file"),
+        ("experiment.yaml", b"name: quick\nextends: bench1d\n", "is damaged, or is not a weights file"),
         ("empty.pth", b"", "is damaged, or is not a weights file"),
         ("text.safetensors", b"hello, this is text", "is damaged, or is not a weights file"),
     ],
@@ -139,6 +141,19 @@ def test_weights_of_another_model_are_refused_in_one_line(trained):
     assert str(error.value) == (
         "these weights are of another model: missing tensors: features.0.1.bias; tensors of other shapes: "
         "features.0.0.weight [3, 3] instead of [32, 3, 3, 3]; unexpected tensors: extra"
+    )
+
+
+@pytest.mark.parametrize("prefix", ["module.", "state_dict.", "state_dict.module."])
+def test_a_prefix_of_all_names_is_named(prefix, trained, tmp_path):
+    """As `DistributedDataParallel` and checkpoints write them; the last layer may be new, so it need not be there."""
+    weights = {f"{prefix.removeprefix('state_dict.')}{name}": tensor for name, tensor in trained.state_dict().items()}
+    torch.save({"state_dict": weights, "epoch": 3} if "state_dict" in prefix else weights, tmp_path / "x.pth")
+    with pytest.raises(UserError) as error:
+        load_weights(built(), read_weights(tmp_path / "x.pth"), ["classifier.1"], "these weights")
+    assert str(error.value) == (
+        f"these weights have the prefix '{prefix}' before the names of the model's tensors (allowed: a file with these "
+        "tensors alone, named without the prefix)"
     )
 
 

@@ -335,6 +335,14 @@ def test_a_model_that_fails_at_work_is_one_line(tmp_path):
         ({"file": 3, "function": "net"}, "model: file = 3"),
         ({"module": 3, "function": "net"}, "model: module = 3"),
         ({"name": "lenet", "function": "net"}, "unknown key of lenet 'function'"),
+        (
+            {"module": "bench.models.network", "function": "net", "buffers": "silo"},
+            "model: buffers = 'silo' (allowed: refuse, average, local, or {local: [PATTERN, ...]})",
+        ),
+        (
+            {"module": "bench.models.network", "function": "net", "buffers": {"local": "average"}},
+            "model: buffers = {'local': 'average'} (allowed: refuse, average, local, or {local: [PATTERN, ...]})",
+        ),
     ],
     ids=str,
 )

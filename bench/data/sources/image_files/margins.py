@@ -21,7 +21,7 @@ class Margins(Source):
     def _crop_fits(self) -> "Margins":
         if self.crop is not None and (self.size is None or self.crop > self.size):
             allowed = "null, or a size of the stored images" if self.size is None else f"at most size, {self.size}"
-            raise UserError(f"dataset {self.name}: crop = {self.crop} (allowed: {allowed})")
+            raise UserError(f"crop = {self.crop} (allowed: {allowed})")
         return self
 
     def stored_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
