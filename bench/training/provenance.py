@@ -59,6 +59,7 @@ def provenance(
         "dtype": str(setup.objective.dtype).removeprefix("torch."),
         "precision": setup.objective.precision,
         "data_hash": data_hash,
+        "missing_images": setup.config.dataset.missing_images(setup.dataset),
         "partition_hash": partition_hash(setup.drawn),
         "parameters": setup.objective.layout.total,
         "seconds": round(seconds, 3),
