@@ -52,7 +52,7 @@ _METRICS = (
 )
 _OF_SEGMENTATION = ("train_miou", "test_miou", "test_miou_seen", "test_miou_unseen")
 _KINDS = (
-    TidyFile(_METRICS, optional=("stopped", *_OF_SEGMENTATION), keys=("seed", "round")),
+    TidyFile(_METRICS, optional=("stopped", "missing_images", *_OF_SEGMENTATION), keys=("seed", "round")),
     TidyFile(("client", "index", "label"), per_seed=True),
 )
 FILES = dict(zip(RUN_FILES, _KINDS, strict=True))

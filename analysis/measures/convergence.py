@@ -142,6 +142,14 @@ def stopped_runs(metrics: pd.DataFrame) -> dict[tuple[str, ...], dict[int, int]]
     return found
 
 
+def incomplete_data(metrics: pd.DataFrame) -> set[tuple[str, ...]]:
+    """The cells of which a run was trained on a published data set with missing images."""
+    if "missing_images" not in metrics:
+        return set()
+    incomplete = metrics.loc[metrics["missing_images"] > 0, IDS].drop_duplicates()
+    return {tuple(map(str, cell)) for cell in incomplete.itertuples(index=False, name=None)}
+
+
 def final_values(
     metrics: pd.DataFrame, column: str, final: FinalValue, better: Better, share: float = 1.0
 ) -> pd.DataFrame:

@@ -39,6 +39,9 @@ class Fairness:
 FAIR = Fairness()
 """An entry that can be judged, with the paper's own settings."""
 
+INCOMPLETE = Fairness("incomplete data set")
+"""An entry whose runs were trained when images of the published data set were missing."""
+
 
 def fairness(
     paper: str,

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.published.numbers import PublishedNumber, find, fitting, published
 from analysis.tables.counterparts import Place
-from analysis.tables.fairness import FAIR, Fairness, fairness, has_reading
+from analysis.tables.fairness import FAIR, INCOMPLETE, Fairness, fairness, has_reading
 from analysis.tables.foot import foot
 from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.published_keys import keys_of, of_entry
@@ -56,7 +56,9 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
         number = _number(numbers, layout, experiment, layout.blocks[b], method, column)
         judge = quoted.paper if quoted is not None and place in quoted.cells else paper
         fair = FAIR
-        if entry.mean is not None:
+        if entry.mean is not None and entry.incomplete:
+            fair = INCOMPLETE
+        elif entry.mean is not None:
             runs = source(layout, place, experiment, quoted)
             fair = fairness(judge, runs.cells, runs.experiment, papers_own[judge], column, finals[method])
         return Compared(method, entry, number, fair, judge)

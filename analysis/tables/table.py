@@ -6,7 +6,7 @@ has diverged, says so and is not ranked.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.layouts.captions import Caption
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import Better, diverged_seeds, stopped_runs
+from analysis.measures.convergence import Better, diverged_seeds, incomplete_data, stopped_runs
 from analysis.published.numbers import PublishedNumber
 from analysis.tables.caption import caption
 from analysis.tables.fairness import FAIR, Fairness
@@ -35,7 +35,8 @@ from bench.experiments.results import ResultPaths
 class Entry:
     """One entry of a table; `place` is 1 for the best of its column and block, 2 for the second best, else 0.
 
-    `missing`: why there is no mean; unused if there is one. `by_seed`: the seeds and their values.
+    `missing`: why there is no mean; unused if there is one. `by_seed`: the seeds and their values. `incomplete`:
+    whether images of the published data set were missing when one of the runs was trained.
     """
 
     mean: float | None = None
@@ -45,6 +46,7 @@ class Entry:
     place: Literal[0, 1, 2] = 0
     missing: Missing = "not run"
     by_seed: tuple[tuple[int, float], ...] = ()
+    incomplete: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
     metrics = frames["metrics"]
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = {key: (seeds, diverged) for key, seeds, diverged in counts.itertuples(name=None)}
+    incomplete = incomplete_data(metrics)
     stops, finals = stopped_runs(metrics), layout.final_values(tidy.experiment)
     shared: dict[tuple[object, ...], Values] = {}
     blocks = []
@@ -135,7 +138,8 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
             if values not in shared:
                 shared[values] = values_of(column, finals, frame)
             sources = {m: source(layout, (b, m, c), tidy.experiment, quotations) for m in layout.methods}
-            columns.append(_column(layout.blocks[b], column, sources, runs, stops, shared[values], frame))
+            entries = _column(layout.blocks[b], column, sources, runs, stops, shared[values], frame)
+            columns.append(_marked(entries, [sources[m] for m in layout.methods], incomplete))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
@@ -177,6 +181,16 @@ def _column(
             wanted = sources[method].seeds
             entries.append(_entry((seeds, diverged), own, wanted, column.decimals, analysed=analysed))
     return _ranked(entries, column.direction)
+
+
+def _marked(
+    entries: Sequence[Entry], sources: Sequence[Source], incomplete: Collection[tuple[str, ...]]
+) -> list[Entry]:
+    """The entries of a column; those with a cell whose data were incomplete say so."""
+    return [
+        replace(entry, incomplete=any(tuple(cell.ids) in incomplete for cell in of_entry.cells))
+        for entry, of_entry in zip(entries, sources, strict=True)
+    ]
 
 
 def _entry(

@@ -28,6 +28,7 @@ from bench.data.dataset import Samples
 from bench.data.label_maps import UNLABELLED
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.files.locks import locked
+from bench.host.termination import tidy_when_terminated
 from bench.input.content import ShortHash, short_hash
 from bench.input.errors import UserError
 
@@ -106,7 +107,8 @@ def cached_together(
                 for name in parts:
                     if _read(place / name, wanted) is not None and _intact(place / name, wanted) is None:
                         log.info("the cache '%s' is damaged: its content does not match its hash", place / name)
-                _build(place, wanted, classes, parts)
+                with tidy_when_terminated():  # decoded images can fill a disk
+                    _build(place, wanted, classes, parts)
                 found = _all(_read, place, wanted, parts)
     except OSError as error:
         # A full disk is reported without a file name.

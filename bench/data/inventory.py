@@ -51,6 +51,8 @@ def prepare_all(sources: Sequence[Source], root: Path, *, fetch: bool) -> Iterat
         variant.prepare(root, fetch=fetch)
     for source in sources:
         data = source.prepare(root, fetch=fetch)
+        if (warning := source.warning(data)) is not None:
+            yield warning
         counts = f"{len(data.train):,} training and {len(data.test):,} test samples"
         shape = "×".join(map(str, data.image_shape))
         yield f"{data.name}: {counts} in {data.classes} classes, hash {data.content_hash()}, sample {shape}"

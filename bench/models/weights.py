@@ -167,6 +167,10 @@ def listing(root: Path) -> str:
 ALLOWED = "(allowed: tensors by name, as safetensors or torch.save(model.state_dict(), file) write them)"
 
 
+GLOBAL = "global"
+"""The name of the flat vector of the global model in files of a run, see `bench.engine.checkpoint`."""
+
+
 def read_weights(file: Path) -> StateDict:
     """The tensors by name, of a safetensors file or of a file that torch.save has written; no pickle is executed.
 
@@ -175,10 +179,13 @@ def read_weights(file: Path) -> StateDict:
     try:
         if file.suffix == ".safetensors":
             tensors: StateDict = load_file(file)
+            _refuse_state_of_run(file, tensors)
             return tensors
         content = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise UserError(f"cannot read the {KIND} '{file}': {error.strerror or error}") from None
+    except UserError:  # a ValueError, too
+        raise
     except (UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, SafetensorError) as error:
         if isinstance(error, UnpicklingError) and _is_of_torch(file):
             problem = "contains Python objects, which are not executed"
@@ -195,6 +202,18 @@ def _is_of_torch(file: Path) -> bool:
     """Whether the file begins like those of torch.save: a zip archive, or, in older versions, a binary pickle."""
     with file.open("rb") as opened:
         return opened.read(4).startswith((b"PK\x03\x04", b"\x80"))
+
+
+def _refuse_state_of_run(file: Path, tensors: StateDict) -> None:
+    """Raises `UserError` with instructions if a run has written the file: its model is one flat vector, `global`."""
+    if GLOBAL not in tensors or any("." in name for name in tensors):  # parameters of modules have dots in their names
+        return
+    run = str(file.parent) if file.name == "final.safetensors" else "RUN"
+    what = "the final model of a run" if run != "RUN" else "a state or local models of a run"
+    raise UserError(
+        f"the {KIND} '{file}' is {what}; write the weights of the final model to a file with the Python code: "
+        f"import fedflat, torch; torch.save(fedflat.load_model({run!r}).state_dict(), 'weights.pth')"
+    )
 
 
 def _flattened(content: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Tensor]]:

@@ -25,6 +25,7 @@ from bench.files.locks import locked
 from bench.files.own_folders import cache_folder
 from bench.host.machine import machine
 from bench.host.memory import available_memory, graph_bytes
+from bench.host.progress import Progress, silent
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError
@@ -87,13 +88,20 @@ class Trainable(Protocol):
 
 
 def choose_engine(
-    setup: Trainable, state: FederationState, log: Callable[..., None], *, steps: int | None = None
+    setup: Trainable,
+    state: FederationState,
+    log: Callable[..., None],
+    progress: Progress = silent,
+    *,
+    steps: int | None = None,
 ) -> EngineChoice:
     """The engine's choice for a run, stored or measured from the run's initial state.
 
     `train_together` decides later whether seeds share a cohort. The choice has at most torch's current number of
     threads. Settings that the configuration fixes are not measured; a `UserError` if the method or the model does not
     allow the configured back end, of which only the update is compared with the loop's.
+
+    `progress` receives a line before something is measured, because that takes long.
 
     `steps`: the local steps of all clients in a simulation; None for a run, because many runs share a choice. A
     simulation is measured only if it gains by that. It uses a stored choice only if that gives the loop's numbers:
@@ -116,6 +124,7 @@ def choose_engine(
         if (stored := calibration.stored()) is not None and (steps is None or calibration.problem(stored) is None):
             log("engine: as measured earlier on this machine; delete '%s' to measure again", calibration.file)
             return stored
+        progress("timing the engine's back ends, up to half a minute for large models; later runs use the result")
         began = time.perf_counter()
         choice = calibration.measured()
         for tried, seconds in calibration.seconds.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from bench.host.progress import Progress, silent
 from bench.input.errors import UserError
 from bench.training.calibration import choose_engine, train_together
 from bench.training.cell_trainer import CellTrainer
@@ -20,13 +21,14 @@ from bench.training.run_directory import RunDirectory
 from bench.training.training_run import TrainingRun
 
 
-def trainers(runs: Sequence[TrainingRun]) -> Iterator[CellTrainer]:
+def trainers(runs: Sequence[TrainingRun], progress: Progress = silent) -> Iterator[CellTrainer]:
     """A trainer for each group of runs that are trained together; the runs differ in their seeds only.
 
-    Each run records its choice before the first round of any of them.
+    Each run records its choice before the first round of any of them. `progress` receives a line if back ends are
+    timed.
     """
     groups: dict[EngineChoice, list[TrainingRun]] = {}
-    for run, choice in _choices(runs).items():
+    for run, choice in _choices(runs, progress).items():
         run.begin(choice)
         groups.setdefault(replace(choice, together=False), []).append(run)
     for choice, group in groups.items():
@@ -38,12 +40,12 @@ def trainers(runs: Sequence[TrainingRun]) -> Iterator[CellTrainer]:
             yield from (CellTrainer([run], choice) for run in group)
 
 
-def _choices(runs: Sequence[TrainingRun]) -> dict[TrainingRun, EngineChoice]:
+def _choices(runs: Sequence[TrainingRun], progress: Progress) -> dict[TrainingRun, EngineChoice]:
     """Each run's own choice if it is known, else the known choice of another seed, else the measured one."""
     known = {run: _resumed(run) or _at_start(run) or _computed_before(run) for run in runs}
     others = next((choice for run, choice in known.items() if choice is not None and _is_usable(choice, run)), None)
     if others is None:
-        others = choose_engine(runs[0].setup, runs[0].state, runs[0].log.info)
+        others = choose_engine(runs[0].setup, runs[0].state, runs[0].log.info, progress)
     return {run: choice or others for run, choice in known.items()}
 
 

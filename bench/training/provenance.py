@@ -60,6 +60,7 @@ def provenance(
         "precision": setup.objective.precision,
         "data_hash": data_hash,
         "model_hash": setup.model_hash,
+        "missing_images": setup.config.dataset.missing_images(setup.dataset),
         "partition_hash": partition_hash(setup.drawn),
         "parameters": setup.objective.layout.total,
         "seconds": round(seconds, 3),

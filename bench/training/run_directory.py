@@ -75,6 +75,7 @@ class _Provenance(BaseModel):
     code: _Code
     data_hash: str | None = None
     model_hash: str | None = None
+    missing_images: int = 0
     partition_hash: str | None = None
     device: str | None = None
     libraries: dict[str, str | None] = {}
@@ -161,6 +162,11 @@ class RunDirectory:
     def of_this_code(self) -> bool:
         """Whether the run was trained by the current code."""
         return self.fingerprint == code_fingerprint()
+
+    @property
+    def missing_images(self) -> int:
+        """How many images of its published data set were missing; 0 in runs of versions that did not record it."""
+        return int(self.provenance.get("missing_images", 0))
 
     @property
     def diverged(self) -> bool:

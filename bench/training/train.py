@@ -56,13 +56,15 @@ def train_cell(
 
 
 def cell_metrics(cell: Mapping[str, str], runs: Mapping[int, RunDirectory]) -> pd.DataFrame:
-    """The metrics and times of all runs of a cell, which are given by seed; `cell` as for `identified`."""
-    tables = [
-        identified(run.metrics().merge(run.times(), on="round", how="left"), cell, run.identity, seed).assign(
-            code=run.fingerprint
-        )
-        for seed, run in runs.items()
-    ]
+    """The metrics and times of all runs of a cell, which are given by seed; `cell` as for `identified`.
+
+    The column `missing_images` exists only if published images were missing: tables then judge no number of these runs.
+    """
+    tables = []
+    for seed, run in runs.items():
+        own = identified(run.metrics().merge(run.times(), on="round", how="left"), cell, run.identity, seed)
+        missing = {"missing_images": run.missing_images} if run.missing_images else {}
+        tables.append(own.assign(code=run.fingerprint, **missing))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -98,7 +100,7 @@ def train_runs(
         take_shared(missing, progress, replace=replace) as untrained,
         open_runs(untrained, device, progress, budgets, replace=replace) as runs,
     ):
-        for trainer in trainers(runs) if runs else ():
+        for trainer in trainers(runs, progress) if runs else ():
             checkpoints = Timer(runs[0].config.engine.checkpoint_seconds)
             for due in _due_runs(trainer.runs):
                 for run, result in zip(due, trainer.train_round(due), strict=True):

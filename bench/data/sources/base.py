@@ -132,6 +132,14 @@ class Source(Frozen):
         verify_cache(self.label, [data.train, data.test])
         return data
 
+    def missing_images(self, data: Dataset) -> int:
+        """How many published images the loaded data set lacks; 0 for data sets that cannot be incomplete."""
+        return 0
+
+    def warning(self, data: Dataset) -> str | None:
+        """A line for users who train the loaded data set; None if there is nothing to say."""
+        return None
+
     @abstractmethod
     def check(self, root: Path) -> Iterator[str]:
         """Reads all files and reports on each. Raises `UserError` at the end if one is missing or wrong."""

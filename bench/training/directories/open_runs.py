@@ -71,6 +71,7 @@ def open_runs(
                     _copy_user_files(config, work)
                     memory = budgets or _budgets(config, device, len(wanted))
                     runs.append(TrainingRun(setup, work, folder, progress, memory))
+            _warn_of_data(runs, progress)
             yield runs
         except (Exception, SystemExit) as error:
             for run in runs:
@@ -91,6 +92,15 @@ def _set_ups(configs: Sequence[RunConfig], device: torch.device) -> list[RunSetu
     if configs:
         check_before_loading(configs[0], data_root())
     return [RunSetup.build(config, device) for config in configs]
+
+
+def _warn_of_data(runs: Sequence[TrainingRun], progress: Progress) -> None:
+    """Print, and write to the log of each run, what users must know of the data, which are the same for all runs."""
+    warning = runs[0].config.dataset.warning(runs[0].setup.dataset) if runs else None
+    if warning is not None:
+        progress(warning)
+        for run in runs:
+            run.log.info(warning)
 
 
 def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:

@@ -22,13 +22,16 @@ from analysis.tables import reproduction
 from analysis.tables.fairness import DEPARTS, FAIR, Fairness, fairness
 from analysis.tables.layout import Block, Column, load_table
 from analysis.tables.reproduction import with_published
-from analysis.tables.table import Entry, PublishedEntry, Table
+from analysis.tables.table import Entry, PublishedEntry, Table, fill
 from analysis.tables.tidy_csv import tidy_csv
 from analysis.verdicts.verdict import counts
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.tables.tables_by_hand import ACCURACY
+from tests.analysis.tables.tables_by_hand import layout as table_layout
 
 pytestmark = pytest.mark.long
 
@@ -71,6 +74,33 @@ def test_the_papers_own_experiments_are_judged(paper: str) -> None:
     found = [(name, *one) for name in tables for one in printed_entries(judged(paper, name, experiment))]
     assert any(entry.mean is not None for _, _, entry, _ in found)
     assert {(name, method, printed.fairness) for name, method, _, printed in found if printed.fairness != FAIR} == set()
+
+
+def test_runs_on_an_incomplete_data_set_are_not_judged() -> None:
+    tables = Tables(RequestedExperiment("fedgf", Path("nowhere")))
+    layout = tables.layout("2")
+    columns = (replace(REPRODUCED, incomplete=True), *[REPRODUCED] * (len(layout.columns) - 1))
+    entries = tuple(tuple(columns for _ in layout.methods) for _ in layout.blocks)
+    table = with_published(Table("2", layout, layout.methods, entries, Caption("T", "")), FEDGF, "fedgf")
+    verdicts = [[entry.verdict for entry in row if entry.number is not None] for row in table.published[0]]
+    for first, *others in filter(None, verdicts):
+        assert (first.kind, first.why) == ("not judged", "incomplete data set")
+        assert all(other.why != "incomplete data set" for other in others)
+    assert table.summaries[0][0].noise is None, "their noise decides nothing"
+    assert table.summaries[0][1].noise is not None
+
+
+def test_entries_know_from_the_metrics_which_runs_lacked_images(tmp_path: Path, quick: Experiment) -> None:
+    """One run of a cell is enough; a cell of a version that did not record it counts as complete."""
+    frames = {
+        "fedavg": metrics([80, 82, 84]),
+        "fedsam": metrics([80, 82, 84]).assign(missing_images=[9963] * 4 + [None] * 8),
+        "feddyn": metrics([80, 82, 84]).assign(missing_images=0),
+    }
+    for method, frame in frames.items():
+        write(tmp_path, CellAddress(HARD, method), "metrics", frame)
+    table = fill("t", table_layout(methods=list(frames), columns=[ACCURACY]), tidy_in(tmp_path, quick))
+    assert [row[0].incomplete for row in table.entries[0]] == [False, True, False]
 
 
 def test_cyclic_rates_without_averaging_are_compared_with_their_printed_numbers() -> None:

@@ -181,6 +181,32 @@ BUILD = """
 """
 
 
+def test_a_terminated_build_leaves_nothing(tmp_path):
+    """Slurm ends jobs by SIGTERM; the images that are decoded by then can be many gigabytes."""
+    place = tmp_path / "entry"
+    terminated = script(BUILD, place, tmp_path / "never")
+    assert terminated.stdout.readline() == "chunk 0\n"
+    assert list(tmp_path.glob(".entry.*.tmp"))
+    terminated.terminate()
+    _, errors = terminated.communicate(timeout=60)
+    assert terminated.returncode == -signal.SIGTERM
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == []
+
+
+def test_a_program_that_handles_sigterm_itself_keeps_its_handler(tmp_path):
+    seen: list[object] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        own = signal.getsignal(signal.SIGTERM)
+        cached(tmp_path / "one", {}, 10, lambda: [seen.append(signal.getsignal(signal.SIGTERM)) or samples()])
+        assert seen == [own]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    cached(tmp_path / "other", {}, 10, lambda: [samples()])
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_a_killed_build_is_cleared_away_by_the_next(tmp_path):
     place = tmp_path / "entry"
     killed = script(BUILD, place, tmp_path / "never")

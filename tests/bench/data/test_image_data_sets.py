@@ -19,12 +19,14 @@ from bench.data.partitions.by_group import ByGroup
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.image_files.decoding import IMAGENET_MEAN, decode
 from bench.data.sources.image_files.domainnet import DomainNet
-from bench.data.sources.image_files.domains import OfficeHome, PublishedDomains
-from bench.data.sources.image_files.published_images import PublishedImages
+from bench.data.sources.image_files.domains import PACS, OfficeHome, PublishedDomains
+from bench.data.sources.image_files.published_images import PublishedImages, compared
 from bench.experiments.run_config import RunConfig
 from bench.host.progress import silent
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
+from bench.training.run_directory import RunDirectory
+from bench.training.train import cell_metrics
 from tests.bench.data.image_copies import ENTRIES, SIZE, entry, load
 from tests.bench.data.scene_copies import ENTRIES as SCENES
 from tests.commands import fedflat
@@ -57,6 +59,46 @@ def test_two_federated_rounds_an_evaluation_and_an_analysis(name, image_roots: R
     sharpness = parse_analysis("sharpness", {"images": 20})
     run_analysis(sharpness, run.path, tmp_path / "sharpness.csv", CPU, silent)
     assert np.isfinite(pd.read_csv(tmp_path / "sharpness.csv", comment="#")["sharpness"]).all()
+
+
+def run_on_pacs(root: Path, folder: Path, lines: list[str]) -> RunDirectory:
+    config = {
+        "dataset": entry("pacs", root),
+        "model": {"name": "mlp", "hidden": [4]},
+        "partition": {"name": "by_group", "clients": 3},
+        "participation": {"sampling": "full"},
+        "method": "fedavg",
+        "training": {"rounds": 1, "local_epochs": 1, "batch_size": 64, "lr": 0.01},
+        "engine": {"backend": "loop"},
+        "seed": 0,
+    }
+    return train(RunConfig.parse(config), folder, CPU, progress=lines.append)
+
+
+def test_runs_on_an_incomplete_data_set_say_so(image_roots: Roots, tmp_path, monkeypatch):
+    """On the console, in the log, in the provenance, and in the metrics of the cell, from which tables are filled."""
+    monkeypatch.setenv("FEDFLAT_DATA", str(image_roots("pacs")))
+    lines: list[str] = []
+    run = run_on_pacs(image_roots("pacs"), tmp_path / "run", lines)
+    assert lines == ["data set pacs: 28 of 9,991 published images are there"]
+    assert lines[0] in (run.path / "run.log").read_text(encoding="utf-8")
+    assert run.missing_images == run.provenance["missing_images"] == 9991 - 28
+    assert cell_metrics({}, {0: run})["missing_images"].tolist() == [9991 - 28]
+
+
+def test_runs_on_a_complete_data_set_say_nothing(image_roots: Roots, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLAT_DATA", str(image_roots("pacs")))
+    folders = {domain: (folder, 7) for domain, (folder, _) in PACS.folders.items()}
+    monkeypatch.setattr(PACS, "folders", folders)
+    lines: list[str] = []
+    run = run_on_pacs(image_roots("pacs"), tmp_path / "run", lines)
+    assert (lines, run.missing_images) == ([], 0)
+    assert "missing_images" not in cell_metrics({}, {0: run})
+    too_few = {**folders, "photo": ("photo", 8), "sketch": ("sketch", 6)}
+    monkeypatch.setattr(PACS, "folders", too_few)
+    source = parse_source(entry("pacs", Path()))
+    assert source.missing_images(run_data := load("pacs", image_roots("pacs"))) == 1, "more elsewhere are no remedy"
+    assert source.warning(run_data) == "data set pacs: 27 of 28 published images are there"
 
 
 def test_every_data_set_of_image_files_has_a_copy():
@@ -193,15 +235,26 @@ def test_what_is_checked(name, image_roots: Roots):
     where = str(root / "styles") if name == "domain_folder" else name
     parts = 2 if name == "landmarks_user_160k" else len(getattr(SOURCES[name], "folders", range(3)))
     lines = list(check(where, root))
-    assert sum("images, ok" in line for line in lines) == parts
-    assert ("(published: " in lines[-1]) == (name != "domain_folder")
+    if name == "domain_folder":
+        assert sum("images, ok" in line for line in lines) == parts
+    else:  # nothing of an incomplete data set is ok
+        assert sum(re.fullmatch(r"\w+: \d+ of [\d,]+ published images", line) is not None for line in lines) == parts
+        assert not any("ok" in line for line in lines[-parts:])
+
+
+def test_a_number_of_images_is_ok_if_it_is_the_published_one():
+    assert compared(2427, 2427) == "2,427 images, ok"
+    assert compared(65, 2427) == "65 of 2,427 published images"
+    assert compared(2428, 2427) == "2,428 images (published: 2,427)"
 
 
 @pytest.mark.parametrize("name", ["pacs", "landmarks_user_160k", "domain_folder"])
 def test_what_is_prepared(name, image_roots: Roots):
     root = image_roots(name)
     where = str(root / "styles") if name == "domain_folder" else name
-    [line] = prepare(where, root, fetch=False)
+    *warnings, line = prepare(where, root, fetch=False)
+    there = {"pacs": "28 of 9,991", "landmarks_user_160k": "24 of 183,698"}.get(name)
+    assert warnings == ([] if there is None else [f"data set {name}: {there} published images are there"])
     assert " training and " in line
     row = listing(root).splitlines()[1 + list(SOURCES).index(name)]
     assert name == "domain_folder" or re.search(r"  ready: (16×16, )?224×224  ", row), "other tests decode 16×16"

@@ -203,6 +203,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "colours": (_colours, r"has the mode RGB \(allowed: a number of a class per pixel, mode L or P\)"),
     "another size": (_other_size, r"has 40×72 pixels, but its labels, '.*', have 40×71 pixels"),
     "no labels": (_absent_labels, r"gtFine_labelIds.png' is missing: the labels of '.*_leftImg8bit.png'"),
+    "no image": (
+        lambda root: _first(root, "leftImg8bit/val/*/*.png").unlink(),
+        r"val/.*_leftImg8bit.png' is missing: the image of the labels '.*gtFine_labelIds.png'",
+    ),
     "damaged image": (_damaged("leftImg8bit"), "_leftImg8bit.png' is not a readable image"),
     "damaged labels": (_damaged("gtFine"), "_gtFine_labelIds.png' is not a readable image"),
     "no images": (lambda root: shutil.rmtree(root / "cityscapes/data/leftImg8bit/val"), "val' has no images"),

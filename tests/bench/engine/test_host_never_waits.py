@@ -216,7 +216,7 @@ def test_waiting_and_mixed_devices_are_found(component, message, monkeypatch):
 def three_rounds(backend, monkeypatch, *, prepared, **changes):
     """A run's configuration; with `prepared`, a CPU prepares the next round as if it were a GPU."""
     changes |= {"training.rounds": 3, "engine.backend": backend, "training.augmentation": "standard"}
-    monkeypatch.setattr("bench.training.choices.choose_engine", lambda setup, state, log: EngineChoice(backend))
+    monkeypatch.setattr("bench.training.choices.choose_engine", lambda *_: EngineChoice(backend))
     if prepared:
         monkeypatch.setattr("bench.training.cell_trainer.PREPARING", ("cpu",))
     return load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/4-of-20/fedsmoo").runs[0]

@@ -4,19 +4,22 @@ import hashlib
 from copy import deepcopy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
 from bench.engine.objective import Objective
+from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.models import build_model, check_model, parse_model
 from bench.models.architectures.vit import POSITIONS, ViTB32Choice
 from bench.models.frozen_parts import freeze
 from bench.models.weights import Published, load_weights, read_weights
-from fedflat import simulate
+from fedflat import load_model, simulate
 from tests.file_server import served
+from tests.problems import train
 
 MOBILE = "mobilenet_v2_gn"
 HEAD = {"classifier.1.weight", "classifier.1.bias"}
@@ -48,6 +51,35 @@ def test_a_model_starts_from_the_weights_of_a_file(trained, file, tmp_path):
     assert same(built({"weights": str(file)}), trained) == set(trained.state_dict())
     save_file(trained.state_dict(), tmp_path / "same.safetensors")
     assert same(built({"weights": str(tmp_path / "same.safetensors")}), trained) == set(trained.state_dict())
+
+
+def test_the_final_model_of_a_run_is_written_as_weights(tmp_path, monkeypatch):
+    """The message about a run's own file names code that writes weights: that code is executed here."""
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
+    x, y = np.random.default_rng(0).random((8, 3, 32, 32), dtype=np.float32), np.arange(8) % 4
+    np.savez(tmp_path / "images.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    config = {
+        "dataset": str(tmp_path / "images.npz"),
+        "model": MOBILE,
+        "partition": {"name": "iid", "clients": 2},
+        "participation": {"sampling": "full"},
+        "method": "fedavg",
+        "training": {"rounds": 1, "local_steps": 1, "batch_size": 4, "lr": 0.01},
+        "evaluation": {"snapshot_every": 1},
+        "engine": {"backend": "loop"},
+        "seed": 0,
+    }
+    run = train(RunConfig.parse(config), tmp_path / "run", torch.device("cpu"))
+    with pytest.raises(UserError, match=r"final.safetensors' is the final model of a run; write the weights") as error:
+        read_weights(run.path / "final.safetensors")
+    [snapshot] = (run.path / "snapshots").iterdir()
+    with pytest.raises(UserError, match=r"is a state or local models of a run; .*load_model\('RUN'\)"):
+        read_weights(snapshot)
+    monkeypatch.chdir(tmp_path)
+    exec(str(error.value).partition("Python code: ")[2])
+    own = built({"weights": "weights.pth"})
+    assert same(own, load_model(run.path)) == set(own.state_dict())
+    assert same(own, built(seed=0)) != set(own.state_dict()), "trained"
 
 
 def test_the_last_layer_is_new_for_another_number_of_classes(trained, file):

@@ -37,7 +37,12 @@ def engine_lines(run) -> list[str]:
 def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):
     config = load_experiment("quick", {"training.rounds": 2}).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
     with cache(tmp_path / "cache", monkeypatch):
-        first, second = (train(config, tmp_path / name, CPU) for name in ("a", "b"))
+        shown: dict[str, list[str]] = {"a": [], "b": []}
+        first, second = (train(config, tmp_path / name, CPU, progress=lines.append) for name, lines in shown.items())
+    assert [[line for line in lines if line.startswith("timing the engine's")] != [] for lines in shown.values()] == [
+        True,
+        False,
+    ], "a line before the measurement, which takes long"
     measured, remembered = engine_lines(first.path), engine_lines(second.path)
     assert any("loop" in line and "ms per client and step" in line for line in measured)
     assert any("cohort" in line and "ms per client and step" in line for line in measured)
@@ -70,7 +75,7 @@ def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, m
         return train_cohort(self, local, works, probe)
 
     monkeypatch.setattr(Cohort, "train", failing)
-    monkeypatch.setattr("bench.training.choices.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
+    monkeypatch.setattr("bench.training.choices.choose_engine", lambda *_: EngineChoice("cohort"))
     run = train(config, tmp_path / "run", CPU)
     assert set(seen) == {0}
     assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]

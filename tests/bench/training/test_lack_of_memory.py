@@ -38,7 +38,7 @@ def limited(room: int, monkeypatch, first_round: int = 0) -> list[int]:
             return super().train(local, works, probe)
 
     monkeypatch.setitem(BACKENDS, "cohort", Limited)
-    monkeypatch.setattr("bench.training.choices.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
+    monkeypatch.setattr("bench.training.choices.choose_engine", lambda *_: EngineChoice("cohort"))
     return tried
 
 

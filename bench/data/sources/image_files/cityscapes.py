@@ -87,13 +87,16 @@ class Cityscapes(Scenes):
         return None if self.split is None else root / FOLDER / self.split
 
     def files(self, root: Path) -> SceneFiles:
-        """The official training and validation images, sorted."""
+        """The official training and validation images, sorted; also those that have labels, but are missing."""
         images, labels = (root / FOLDER / folder for folder in ("leftImg8bit", "gtFine"))
-        files = [file for part in ("train", "val") for file in sorted((images / part).glob(f"*/*{IMAGE}"))]
-        names = [file.relative_to(images).as_posix() for file in files]
+        files: list[Path] = []
         for part in ("train", "val"):
-            if not any(name.startswith(part) for name in names):
+            found = set((images / part).glob(f"*/*{IMAGE}"))
+            if not found:
                 raise UserError(f"'{images / part}' has no images (expected: <city>/*{IMAGE})")
+            labelled = (file.relative_to(labels).as_posix() for file in (labels / part).glob(f"*/*{LABELS}"))
+            files += sorted(found | {images / (name.removesuffix(LABELS) + IMAGE) for name in labelled})
+        names = [file.relative_to(images).as_posix() for file in files]
         of_labels = [labels / (name.removesuffix(IMAGE) + LABELS) for name in names]
         return SceneFiles(files, of_labels, names, IDS, self.classes)
 

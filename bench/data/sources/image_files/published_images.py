@@ -51,6 +51,18 @@ class PublishedImages(Source):
     licence: ClassVar[str]
     origin: ClassVar[Origin | None] = None
 
+    def missing_images(self, data: Dataset) -> int:
+        """By the published numbers of training and of test images."""
+        parts = ((self.facts.train, data.train), (self.facts.test, data.test))
+        return sum(max(0, published - len(part)) for published, part in parts)
+
+    def warning(self, data: Dataset) -> str | None:
+        """Says how many of the published images are there if some are missing."""
+        missing, published = self.missing_images(data), self.facts.train + self.facts.test
+        if not missing:
+            return None
+        return f"data set {self.name}: {published - missing:,} of {published:,} published images are there"
+
     @property
     @abstractmethod
     def facts(self) -> Facts:
@@ -159,5 +171,7 @@ class PublishedImages(Source):
 
 
 def compared(count: int, published: int) -> str:
-    """A number of images that are readable, compared with the published one."""
-    return f"{count:,} images, ok" if count == published else f"{count:,} images, ok (published: {published:,})"
+    """A number of images that are readable, compared with the published one: only equal numbers are ok."""
+    if count < published:
+        return f"{count:,} of {published:,} published images"
+    return f"{count:,} images, ok" if count == published else f"{count:,} images (published: {published:,})"

@@ -53,8 +53,10 @@ class SceneFiles:
             yield Samples(images, main_classes(maps, self.classes), names=names, maps=maps)
 
     def require(self) -> None:
-        """Raises `UserError` if an image has no file of labels."""
+        """Raises `UserError` if an image has no file of labels, or is missing itself."""
         for image, labels in zip(self.files, self.label_files, strict=True):
+            if not image.is_file():
+                raise UserError(f"'{image}' is missing: the image of the labels '{labels}'")
             if not labels.is_file():
                 raise UserError(f"'{labels}' is missing: the labels of '{image}'")
 
