@@ -177,15 +177,10 @@ def read_weights(file: Path) -> StateDict:
     Nested dictionaries are joined with dots: a file with weights by part is read like one with all of them.
     """
     try:
-        if file.suffix == ".safetensors":
-            tensors: StateDict = load_file(file)
-            _refuse_state_of_run(file, tensors)
-            return tensors
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        is_safe = file.suffix == ".safetensors"
+        content = load_file(file) if is_safe else torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise UserError(f"cannot read the {KIND} '{file}': {error.strerror or error}") from None
-    except UserError:  # a ValueError, too
-        raise
     except (UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, SafetensorError) as error:
         if isinstance(error, UnpicklingError) and _is_of_torch(file):
             problem = "contains Python objects, which are not executed"
@@ -193,6 +188,7 @@ def read_weights(file: Path) -> StateDict:
             problem = f"is damaged, or is not a {KIND}"
         raise UserError(f"the {KIND} '{file}' {problem} {ALLOWED}") from None
     found = dict(_flattened(content, "")) if isinstance(content, Mapping) else {}
+    _refuse_state_of_run(file, found)
     if not found:
         raise UserError(f"the {KIND} '{file}' contains no tensors by name {ALLOWED}")
     return found
