@@ -60,6 +60,7 @@ docs/licences
 
 docs/papers
 docs/published
+docs/reproduction
 docs/claims
 paper_tables/README
 paper_tables/audit

@@ -59,9 +59,14 @@ class CurvesLayout(LinePanelsLayout):
         """The figure. A curve ends where the first seed of its cell diverged."""
         mean = convergence.curves(self.shown(frame), self.metric)
         if mean.empty:
+            last = frame.dropna(subset=self.metric)["round"].max()  # NaN if there are no numbers
             raise UserError(
-                f"nothing to draw for '{self.title}': no run that it shows has numbers in a column '{self.metric}' of "
-                "its metrics.csv"
+                f"nothing to draw for '{self.title}': "
+                + (
+                    f"every = {self.every}, but the runs have {last} rounds"
+                    if last < self.every
+                    else f"no run that it shows has numbers in a column '{self.metric}' of its metrics.csv"
+                )
             )
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)

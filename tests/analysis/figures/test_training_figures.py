@@ -203,3 +203,5 @@ def test_a_column_that_some_methods_lack(realistic: Tidy) -> None:
     assert legend(figure) == ["FedSAM"]
     with pytest.raises(UserError, match=r"no run that it shows has numbers in a column 'd' of its metrics\.csv"):
         single(realistic, "curves", metric="d")
+    with pytest.raises(UserError, match=r"every = 70, but the runs have 60 rounds"):
+        single(realistic, "curves", metric="c", every=70)

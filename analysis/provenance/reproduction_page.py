@@ -1,0 +1,161 @@
+"""The page of a reproduction, docs/reproduction.md: kept runs at a paper's own scale, next to the printed numbers.
+
+`python -m analysis.provenance.reproduction_page` rewrites the generated parts of the page, and draws their figures
+again. `analysis.provenance.kept_results` keeps the results.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.claims.evidence import Printed, Runs
+from analysis.claims.page import LEGEND, judged, stated
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.pages.part import Part, rewrite
+from analysis.comparison.pages.table import ReportTable, number
+from analysis.figures.draw import caption, draw
+from analysis.layouts.captions import Caption
+from analysis.layouts.titles import method_titles
+from analysis.measures.convergence import FinalValue
+from analysis.provenance.kept_results import KEPT, ROOT, kept, log_of, runs_of
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
+from analysis.tables.formats import FORMATS
+from bench.experiments.address import CellAddress
+from bench.files.marked_text import marks
+from bench.training.run_directory import RunDirectory
+
+EXPERIMENT = "fedgf_cifar10_jpeg"
+PAGE = ROOT / "docs" / "reproduction.md"
+PICTURES = "images/reproduction"
+"""The folder of the figures, relative to the page."""
+
+ACCURACY = "1"
+"""The table of final accuracies."""
+
+DEVIATION = "7"
+"""The table of deviations of the last 100 accuracies."""
+
+RULES: Mapping[str, Callable[[pd.Series], float]] = {
+    "last round": lambda values: FinalValue.named("last").of(values, "higher"),
+    "mean of the last 100": lambda values: FinalValue.named("mean_last_100").of(values, "higher"),
+    "best of the last 100": lambda values: FinalValue.named("best").of(values.iloc[-100:], "higher"),
+    "best of all": lambda values: FinalValue.named("best").of(values, "higher"),
+}
+"""How papers report the accuracy of a run; most do not say which they use."""
+
+_RESUMED = re.compile(r"resumed after round (\d+)")
+
+
+def runs(requested: RequestedExperiment) -> Part:
+    """Where the runs were computed, and how long they took."""
+    found = list(runs_of(requested))
+    titles = method_titles(requested.experiment)
+    rows = [(titles[cell.method], *_effort(cell, run)) for cell, run in found]
+    header = ("method", "rounds", "hours", "resumed after round", "ended", "machine", "precision", "code")
+    frame = pd.DataFrame(rows, columns=list(header))
+    hours = sum(run.provenance["seconds"] for _, run in found) / 3600
+    about = "Hours are those of training and evaluation. A resumed run has the bits of one that was not interrupted."
+    table = ReportTable("runs", Caption("Runs", about), header, tuple(rows), frame)
+    return Part([f"{len(found)} run{'s' * (len(found) > 1)}, {hours:.1f} hours of one core."], tables=[table])
+
+
+def _effort(cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
+    about = run.provenance
+    threads = about["threads"]
+    log = log_of(KEPT / EXPERIMENT, cell, run)
+    resumed = _RESUMED.findall(log.read_text(encoding="utf-8"))
+    return (
+        f"{int(run.metrics()['round'].max()):,}",
+        f"{about['seconds'] / 3600:.2f}",
+        ", ".join(resumed) or "–",
+        str(about["ended"])[:16].replace("T", " "),
+        f"{about['processor']}, {threads} thread{'s' * (threads > 1)}, {about['device']}",
+        str(about["precision"]),
+        str(about["code"]["commit"])[:7],
+    )
+
+
+def accuracy(requested: RequestedExperiment) -> Part:
+    """The table of final accuracies, and how much they depend on the rule by which a run is reported."""
+    table = Tables(requested).filled(ACCURACY)
+    titles, rows, values = method_titles(requested.experiment), [], []
+    for method, (printed,) in zip(table.layout.methods, table.published[0], strict=True):
+        number_there = printed.number.value if printed.number else None
+        for cell, run in runs_of(requested):
+            if cell.method == method and number_there is not None:
+                accuracies = run.metrics()["test_accuracy"]
+                measured = [rule(accuracies) for rule in RULES.values()]
+                values.append((method, number_there, *measured))
+                texts = (f"{value:.2f} ({number(value - number_there, '+.2f')})" for value in measured)
+                rows.append((titles[method], f"{number_there:.2f}", *texts))
+    header = ("method", "printed", *RULES)
+    about = "Test accuracy (%) by four rules, in brackets the difference from the printed number in points."
+    frame = pd.DataFrame(values, columns=list(header))
+    rules = ReportTable("protocol", Caption("Rules of reporting", about), header, tuple(rows), frame)
+    return Part((), tables=[rules], blocks=[_table(requested, ACCURACY), _table(requested, DEVIATION)])
+
+
+def communication(requested: RequestedExperiment) -> Part:
+    """Models sent until FedAvg's accuracy."""
+    return Part((), blocks=[_table(requested, "4")])
+
+
+def convergence(requested: RequestedExperiment) -> Part:
+    """Accuracy over rounds."""
+    return Part((), [_figure(requested, "4a")])
+
+
+def coefficient(requested: RequestedExperiment) -> Part:
+    """FedGF's coefficient over rounds."""
+    return Part((), [_figure(requested, "10")])
+
+
+def flatness(requested: RequestedExperiment) -> Part:
+    """Measures of the final models, and the loss around them."""
+    return Part((), [_figure(requested, "9")], blocks=[_table(requested, "8")])
+
+
+def claims(requested: RequestedExperiment) -> Part:
+    """The claims that these runs concern."""
+    evidence = Runs(requested)
+    rows = [row for row in judged(Printed(requested.paper), evidence) if row.measured is not None]
+    texts = [(row.claim.id, stated(row.claim), *row.numbers) for row in rows]
+    header = ("claim", "stated", "print", "measured", "95 % interval", "decision")
+    title = f"Claims of {requested.paper}, compared with these runs ({evidence.kind})"
+    frame = pd.DataFrame(texts, columns=list(header))
+    findings = [row.measured for row in rows if row.measured is not None and row.measured.value is not None]
+    agreeing = sum(finding.margin >= 0 for finding in findings)
+    sentence = (
+        f"{agreeing} of {len(findings)} claims agree with what was measured. An interval, and so a decision, needs "
+        "several seeds; counts of models need none."
+    )
+    return Part([sentence], tables=[ReportTable("claims", Caption(title, LEGEND), header, tuple(texts), frame)])
+
+
+PARTS: Mapping[str, Callable[[RequestedExperiment], Part]] = {
+    made.__name__: made for made in (runs, accuracy, communication, convergence, coefficient, flatness, claims)
+}
+
+
+def parts() -> dict[str, Part]:
+    """The generated parts that the page has, by name."""
+    text, requested = PAGE.read_text(encoding="utf-8"), kept(EXPERIMENT)
+    return {name: part(requested) for name, part in PARTS.items() if marks(name)[0] in text}
+
+
+def _table(requested: RequestedExperiment, name: str) -> str:
+    return f"### Table {name}\n\n{FORMATS['md'](Tables(requested).filled(name))}"
+
+
+def _figure(requested: RequestedExperiment, name: str) -> ReportFigure:
+    layout, tidy = Figures(requested).rendered_layout(name), requested.tidy
+    frame: Any = tidy.gather(layout.file, layout.cells(requested.experiment))
+    return ReportFigure(f"figure_{name}", caption(layout, tidy), frame, draw(layout, tidy))
+
+
+if __name__ == "__main__":
+    rewrite(PAGE, parts(), PICTURES)
