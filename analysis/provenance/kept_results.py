@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from analysis.analyses.run_analysis import find_runs
 from analysis.provenance.archive import unpack
@@ -23,7 +24,8 @@ from bench.experiments.experiment import own_experiment
 from bench.experiments.files import experiment_names
 from bench.experiments.results import METRICS, ResultPaths
 from bench.files.atomic import write_text
-from bench.training.run_directory import RunDirectory
+from bench.files.csv_json import read_checked_json, write_checked_json
+from bench.training.run_directory import CONFIG, RunDirectory
 
 ROOT = Path(__file__).parents[2]
 KEPT, LOGS = ROOT / "results" / "reproductions", "logs"
@@ -48,8 +50,14 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
     name, folder = requested.target, KEPT / requested.target
     own = [] if experiment in experiment_names() else [experiment]
     with tempfile.TemporaryDirectory() as temporary:
-        archive = Path(temporary) / "results.zip"
-        export(targets or [name, f"{name}_claims"], archive, results, requested.overrides, own, reports=False)
+        archive, copy = Path(temporary) / "results.zip", Path(temporary) / RESULTS
+        for folder_of_kind in results.glob(f"*/{requested.experiment.name}"):  # runs, analyses, partitions
+            to = copy / folder_of_kind.relative_to(results)
+            shutil.copytree(folder_of_kind, to, ignore=shutil.ignore_patterns("*.safetensors", ".*"))
+        for _, run in runs_of(RequestedExperiment(experiment, copy, requested.overrides)):
+            config = _with_relative_paths(read_checked_json(run.path / CONFIG, run.remedy))
+            write_checked_json(run.path / CONFIG, config)
+        export(targets or [name, f"{name}_claims"], archive, copy, requested.overrides, own, reports=False)
         shutil.rmtree(folder, ignore_errors=True)
         unpack(archive, folder)
     for cell, run in runs_of(requested):
@@ -58,6 +66,20 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
         file = log_of(folder, cell, run)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, "".join(lines))
+
+
+def _with_relative_paths(value: Any) -> Any:
+    """A configuration without the folders of the machine: paths are relative to the repository where it has the file.
+
+    The identity of a run depends on the contents of its files, not on their paths.
+    """
+    if isinstance(value, dict):
+        return {key: _with_relative_paths(one) for key, one in value.items()}
+    if not isinstance(value, str) or not Path(value).is_absolute():
+        return value
+    parts = Path(value).parts[1:]
+    tails = (Path(*parts[start:]) for start in range(len(parts)))
+    return next((tail.as_posix() for tail in tails if (ROOT / tail).exists()), Path(value).name)
 
 
 def kept(experiment: str) -> RequestedExperiment:

@@ -29,10 +29,13 @@ def test_the_page_has_known_parts() -> None:
 
 
 def test_each_run_has_all_rounds_and_a_log() -> None:
-    found = list(runs_of(kept(EXPERIMENT)))
+    requested = kept(EXPERIMENT)
+    found = list(runs_of(requested))
     assert found
     for cell, run in found:
-        assert len(run.metrics()) == run.config.training.rounds
+        rounds = requested.experiment.cell(cell.path).runs[0].training.rounds
+        assert len(run.metrics()) == rounds
         lines = log_of(KEPT / EXPERIMENT, cell, run).read_text(encoding="utf-8").splitlines()
         assert lines[0].endswith(" started")
-        assert f"round {run.config.training.rounds} of " in lines[-1]
+        assert f"round {rounds} of {rounds}: " in lines[-1]
+        assert '"/' not in (run.path / "config.json").read_text(encoding="utf-8"), "no path of a machine"
