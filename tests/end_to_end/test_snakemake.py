@@ -83,14 +83,16 @@ def test_the_log_of_a_failed_job_is_shown_once(tmp_path):
 
 
 def test_missing_data_are_reported_before_the_first_job(tmp_path):
-    """Once, with what to do; a dry run needs no data."""
+    """Each data set once, with what to do; a dry run needs no data."""
     env = {**os.environ, "FEDFLAT_DATA": str(tmp_path / "data")}
     arguments = command(tmp_path, "fedgf_table_1", experiments=None, methods="[fedavg]")
     done = run(arguments, env=env)
     assert done.returncode != 0
-    *_, line = done.stderr.splitlines()
-    assert line.startswith(f"fedflat: data set cifar10: '{tmp_path}/data/")
-    assert line.count("or run 'fedflat data prepare cifar10 --download") == 1
+    *_, head, ten, hundred = done.stderr.splitlines()
+    assert head == "fedflat: data sets and weights: 2 mistakes"
+    for name, line in {"cifar10": ten, "cifar100": hundred}.items():
+        assert line.startswith(f"  data set {name}: '{tmp_path}/data/")
+        assert line.count(f"or run 'fedflat data prepare {name} --download") == 1
     assert not (tmp_path / "results" / "runs").exists()
     assert run([*arguments[:1], "-n", *arguments[1:]], env=env).returncode == 0
 

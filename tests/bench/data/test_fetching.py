@@ -113,7 +113,8 @@ def test_the_lists_of_landmarks_are_fetched_verified_and_unpacked(landmarks, sto
     message = rf"federated_train\.csv' is missing, .*, which 'fedflat data prepare {name} --download' fetches"
     with pytest.raises(UserError, match=message):
         list(prepare(name, landmarks, fetch=False))
-    [line] = prepare(name, landmarks, fetch=True)
+    said, line = prepare(name, landmarks, fetch=True)
+    assert said == f"data set {name}: 24 of 183,698 published images are there"
     assert line.startswith(f"{name}: 18 training and 6 test samples in 2028 classes, hash ")
     assert (landmarks / f"{LISTS}.zip").read_bytes() == (store[0] / f"{LISTS}.zip").read_bytes()
     assert sorted(file.name for file in (landmarks / LISTS).iterdir()) == ["federated_train.csv", "test.csv"]
@@ -129,7 +130,7 @@ def test_an_archive_of_lists_is_unpacked_only_if_it_is_intact(landmarks, store):
     shutil.copy(store[0] / archive.name, archive)
     lines = list(check("landmarks_user_160k", landmarks))
     assert f"  {LISTS}/test.csv  archive  a list with the columns image_id and class  " in "\n".join(lines)
-    assert [line for line in lines if line.startswith("test: 6 images, ok")]
+    assert [line for line in lines if line.startswith("test: 6 of 19,526 published images")]
 
 
 def test_the_checksum_of_the_lists_is_that_of_tensorflow_federated():

@@ -41,11 +41,14 @@ def test_images_are_decoded_in_the_size_of_a_part_and_not_again_by_its_runs(tmp_
     assert status(root) == "files"
     done = fedflat("data", "prepare", file, "large", "--root", root)
     assert done.returncode == 0, done
-    assert done.stdout.startswith("cityscapes: 8 training and 4 test samples in 19 classes, hash ")
-    assert done.stdout.endswith(", sample 3×64×128\n")
+    said, line = done.stdout.splitlines()
+    assert said == "data set cityscapes: 12 of 3,475 published images are there"
+    assert line.startswith("cityscapes: 8 training and 4 test samples in 19 classes, hash ")
+    assert line.endswith(", sample 3×64×128")
     assert status(root) == "ready: 64×128"
     done = fedflat("data", "prepare", file, "--root", root)
-    assert [line.rpartition(" ")[2] for line in done.stdout.splitlines()] == ["3×32×64", "3×64×128"]
+    lines = [line for line in done.stdout.splitlines() if "sample" in line]
+    assert [line.rpartition(" ")[2] for line in lines] == ["3×32×64", "3×64×128"]
     assert status(root) == "ready: 32×64, 64×128"
     monkeypatch.setattr(scenes, "decode_scene", lambda *_: pytest.fail("decoded again"))
     for part in load_experiment(str(file)).resolved_parts.values():
