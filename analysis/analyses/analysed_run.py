@@ -19,7 +19,6 @@ from bench.experiments.run_config import RunConfig
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer, silent
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
-from bench.training.directories.changed_inputs import changed_input
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 
@@ -70,7 +69,7 @@ class AnalysedRun:
         was slower.
         """
         setup = RunSetup.build(self.config, self.device, self.directory.split(), "fp32")
-        changed = None if setup.model_hash is None else changed_input(self.config, self.directory.provenance)
+        changed = setup.changed_model(self.directory.provenance.get("model_hash"))
         if changed is not None:
             raise UserError(f"{changed} have changed since '{self.directory.path}' was trained")
         setup.objective.channels_last = self.device.type == "cpu"

@@ -17,7 +17,7 @@ from typing import Any
 
 from analysis.analyses.run_analysis import find_runs
 from analysis.provenance.archive import unpack
-from analysis.provenance.export import RESULTS, export
+from analysis.provenance.export import REPOSITORY, RESULTS, export
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import own_experiment
@@ -25,17 +25,15 @@ from bench.experiments.files import experiment_names
 from bench.experiments.results import METRICS, ResultPaths
 from bench.files.atomic import write_text
 from bench.files.csv_json import read_checked_json, write_checked_json
-from bench.training.run_directory import CONFIG, RunDirectory
+from bench.training.run_directory import CONFIG, LOG, RunDirectory
 
-ROOT = Path(__file__).parents[2]
-KEPT, LOGS = ROOT / "results" / "reproductions", "logs"
-LOG = "run.log"
+KEPT, LOGS = REPOSITORY / "results" / "reproductions", "logs"
 
 _EVENTS = (
     "started(?=:)",
     r"resumed after round \d+$",
     r"engine: [^';\n]+$",  # not those that name files of the machine
-    r"round (\d+) of \3\b.*$",
+    r"round (?P<last>\d+) of (?P=last)\b.*$",
 )
 EVENT = re.compile(rf"^(\S+ \S+?),\d+ ({'|'.join(_EVENTS)})", re.MULTILINE)
 """The lines of a run's log that are kept, with the time to the second: all but evaluations before the last round."""
@@ -79,7 +77,7 @@ def _with_relative_paths(value: Any) -> Any:
         return value
     parts = Path(value).parts[1:]
     tails = (Path(*parts[start:]) for start in range(len(parts)))
-    return next((tail.as_posix() for tail in tails if (ROOT / tail).exists()), Path(value).name)
+    return next((tail.as_posix() for tail in tails if (REPOSITORY / tail).exists()), Path(value).name)
 
 
 def kept(experiment: str) -> RequestedExperiment:

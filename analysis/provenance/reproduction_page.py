@@ -19,7 +19,8 @@ from analysis.figures.draw import caption, draw
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue
-from analysis.provenance.kept_results import KEPT, ROOT, kept, log_of, runs_of
+from analysis.provenance.export import REPOSITORY
+from analysis.provenance.kept_results import KEPT, kept, log_of, runs_of
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
@@ -29,7 +30,7 @@ from bench.files.marked_text import marks
 from bench.training.run_directory import RunDirectory
 
 EXPERIMENT = "fedgf_cifar10_jpeg"
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGE = REPOSITORY / "docs" / "reproduction.md"
 PICTURES = "images/reproduction"
 """The folder of the figures, relative to the page."""
 

@@ -110,6 +110,13 @@ class RunSetup:
         federation = Federation(method, objective, train, batch_sampler, sizes, settings, config.seed, augment)
         return cls(config, dataset, drawn, split, held_out, train, test, objective, federation, initial)
 
+    def changed_model(self, recorded: str | None) -> str | None:
+        """The model in words if its initial weights do not have this hash; None if they have, or none was recorded."""
+        own = self.config.model
+        if not isinstance(own, UserModel) or recorded in (None, self.model_hash):
+            return None
+        return own.initial_weights
+
     @property
     def engine(self) -> EngineSettings:
         """The settings of the engine."""

@@ -21,7 +21,6 @@ from bench.files.csv_json import read_checked_json, write_checked_csv, write_che
 from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from bench.input.errors import UserError
-from bench.models.user_model import UserModel
 from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import device_name, provenance
 from bench.training.run_directory import (
@@ -143,11 +142,9 @@ class TrainingRun:
         if found is None:
             return False
         self.state, about = found
-        own, changed = self.config.model, None
+        changed = self.setup.changed_model(about.get("model_hash"))
         if about["data_hash"] != self._data_hash:
             changed = "the training data"
-        elif isinstance(own, UserModel) and about.get("model_hash") not in (None, self.setup.model_hash):
-            changed = own.initial_weights
         if changed is not None:
             raise UserError(
                 f"{changed} have changed since '{self.work}' was written; delete it to train from the start"

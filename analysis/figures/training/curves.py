@@ -60,14 +60,10 @@ class CurvesLayout(LinePanelsLayout):
         mean = convergence.curves(self.shown(frame), self.metric)
         if mean.empty:
             last = frame.dropna(subset=self.metric)["round"].max()  # NaN if there are no numbers
-            raise UserError(
-                f"nothing to draw for '{self.title}': "
-                + (
-                    f"every = {self.every}, but the runs have {last} rounds"
-                    if last < self.every
-                    else f"no run that it shows has numbers in a column '{self.metric}' of its metrics.csv"
-                )
-            )
+            why = f"no run that it shows has numbers in a column '{self.metric}' of its metrics.csv"
+            if last < self.every:
+                why = f"every = {self.every}, but the runs have {last} rounds"
+            raise UserError(f"nothing to draw for '{self.title}': {why}")
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)
         within = (-np.inf if self.lowest is None else self.lowest, np.inf if self.highest is None else self.highest)

@@ -109,7 +109,7 @@ def small_net(shape, classes):
     model[1].requires_grad_(False)
     return model
 """
-"""A model that reads a file, and imports torchvision, which does not load beside some builds of torch."""
+"""A model that reads a file, and imports torchvision, which does not load together with some builds of torch."""
 
 
 def test_a_run_is_not_used_after_its_initial_weights_have_changed(own, tmp_path, monkeypatch):
