@@ -13,6 +13,7 @@ from bench.data.cache import Cached, in_chunks
 from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.origin import File, Origin
 from bench.data.sources.base import Facts, Published
+from bench.data.sources.cifar_sheets import PACKAGE, sheets
 from bench.input.errors import UserError
 
 HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -95,6 +96,12 @@ class Cifar10(Cifar):
         "test": ("test_batch",),
     }
     label_key: ClassVar[bytes] = b"labels"
+    repackaged: ClassVar[Origin | None] = PACKAGE
+
+    def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
+        """As for the common base class, or those of the repackaged files."""
+        files = self.files(root)
+        return super().chunks(subset, root) if files is self.origin else sheets(self.name, files, subset, root)
 
 
 class Cifar100(Cifar):
