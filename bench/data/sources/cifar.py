@@ -100,7 +100,7 @@ class Cifar10(Cifar):
 
     def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
         """As for the common base class, or those of the repackaged files."""
-        files = self.files(root)
+        files = self.used(root)
         return super().chunks(subset, root) if files is self.origin else sheets(self.name, files, subset, root)
 
 
