@@ -15,19 +15,21 @@ from analysis.layouts.protocol import at_scale, with_requested_value
 from analysis.layouts.tidy import FILES
 from analysis.published.numbers import PublishedNumber, find, published
 from analysis.report.requested import RequestedExperiment
+from analysis.tables.fairness import is_as_printed
 from analysis.tables.layout import Column, load_table
 from analysis.tables.published_keys import of_entry
 from analysis.tables.quantities import quantity
 from analysis.tables.values import values_of
 from analysis.verdicts.margins import rules
 from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.experiment import Experiment, load_experiment, own_experiment
 from bench.experiments.overrides import CONFIG_KEYS
 from bench.input.errors import UserError
 
 Kind = Literal["true scale", "smoke scale", "other settings", "other data"]
 """What runs are: those of the paper's experiment with its own settings, at smoke scale, or with values set otherwise;
-or those of another experiment, which extends the paper's."""
+or those of another experiment, which extends the paper's. If all its cells are as the paper prints them, it counts as
+the paper's experiment."""
 
 _TABLES = re.compile(r"Tables? (\d+(?:(?:, | and | to )\d+)*)")
 
@@ -103,12 +105,21 @@ class Runs:
     @property
     def kind(self) -> Kind:
         """What these runs are."""
-        if not self.requested.is_paper:
+        if not self._is_as_printed:
             return "other data"
         if self.requested.experiment.scale != "paper":
             return "smoke scale"
         harmless = {CONFIG_KEYS[key] for key in ("scale", "seeds", "methods")}
         return "true scale" if harmless.issuperset(self.requested.overrides) else "other settings"
+
+    @cached_property
+    def _is_as_printed(self) -> bool:
+        """Whether the experiment is the paper's, or only has cells of it, with their printed settings."""
+        paper, experiment = self.requested.paper, self.requested.experiment
+        if self.requested.is_paper:
+            return True
+        own = own_experiment(paper)
+        return all(is_as_printed(paper, cell, experiment, own) for cell in experiment.addresses)
 
     @cached_property
     def paper(self) -> PaperClaims:
@@ -140,6 +151,8 @@ class Runs:
         """What must hold of the cells of this experiment; None if the claim is not about them."""
         experiment = self.requested.experiment
         stand_for = {label: part.stands_for for label, part in experiment.parts.items() if part.stands_for is not None}
+        if self._is_as_printed:  # each part is that of the paper with its label
+            stand_for = {label: label for label in experiment.parts}
         return claim.statement(list(experiment.settings), stand_for)
 
     def inputs(self) -> list[Path]:

@@ -5,7 +5,7 @@ again. `analysis.provenance.kept_results` keeps the results.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -29,7 +29,11 @@ from bench.experiments.address import CellAddress
 from bench.files.marked_text import marks
 from bench.training.run_directory import RunDirectory
 
-EXPERIMENT = "fedgf_cifar10_jpeg"
+EXPERIMENT = "fedgf_cifar10"
+JPEG = "fedgf_cifar10_jpeg"
+"""The experiment with some of the methods on lossy images."""
+
+IMAGES = {EXPERIMENT: "CIFAR-10", JPEG: "CIFAR-10 as JPEG"}
 PAGE = REPOSITORY / "docs" / "reproduction.md"
 PICTURES = "images/reproduction"
 """The folder of the figures, relative to the page."""
@@ -40,34 +44,41 @@ ACCURACY = "1"
 DEVIATION = "7"
 """The table of deviations of the last 100 accuracies."""
 
+MEAN = "mean of the last 100"
+"""The rule of the papers' codes, whose standard error is shown."""
+
 RULES: Mapping[str, Callable[[pd.Series], float]] = {
     "last round": lambda values: FinalValue.named("last").of(values, "higher"),
-    "mean of the last 100": lambda values: FinalValue.named("mean_last_100").of(values, "higher"),
+    MEAN: lambda values: FinalValue.named("mean_last_100").of(values, "higher"),
     "best of the last 100": lambda values: FinalValue.named("best").of(values.iloc[-100:], "higher"),
     "best of all": lambda values: FinalValue.named("best").of(values, "higher"),
 }
 """How papers report the accuracy of a run; most do not say which they use."""
+
+BATCHES = 10
+"""Of how many consecutive rounds a mean is taken for a standard error: accuracies of neighbouring rounds may depend on
+each other, means of ten rounds hardly do."""
 
 _RESUMED = re.compile(r"resumed after round (\d+)")
 
 
 def runs(requested: RequestedExperiment) -> Part:
     """Where the runs were computed, and how long they took."""
-    found = list(runs_of(requested))
     titles = method_titles(requested.experiment)
-    rows = [(titles[cell.method], *_effort(cell, run)) for cell, run in found]
-    header = ("method", "rounds", "hours", "resumed after round", "ended", "machine", "precision", "code")
+    found = [(name, cell, run) for name in IMAGES for cell, run in runs_of(kept(name))]
+    rows = [(titles[cell.method], IMAGES[name], *_effort(name, cell, run)) for name, cell, run in found]
+    header = ("method", "images", "rounds", "hours", "resumed after round", "ended", "machine", "precision", "code")
     frame = pd.DataFrame(rows, columns=list(header))
-    hours = sum(run.provenance["seconds"] for _, run in found) / 3600
+    hours = sum(run.provenance["seconds"] for _, _, run in found) / 3600
     about = "Hours are those of training and evaluation. A resumed run has the bits of one that was not interrupted."
     table = ReportTable("runs", Caption("Runs", about), header, tuple(rows), frame)
     return Part([f"{len(found)} run{'s' * (len(found) > 1)}, {hours:.1f} hours of one core."], tables=[table])
 
 
-def _effort(cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
+def _effort(name: str, cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
     about = run.provenance
     threads = about["threads"]
-    log = log_of(KEPT / EXPERIMENT, cell, run)
+    log = log_of(KEPT / name, cell, run)
     resumed = _RESUMED.findall(log.read_text(encoding="utf-8"))
     return (
         f"{int(run.metrics()['round'].max()):,}",
@@ -82,22 +93,67 @@ def _effort(cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
 
 def accuracy(requested: RequestedExperiment) -> Part:
     """The table of final accuracies, and how much they depend on the rule by which a run is reported."""
-    table = Tables(requested).filled(ACCURACY)
-    titles, rows, values = method_titles(requested.experiment), [], []
-    for method, (printed,) in zip(table.layout.methods, table.published[0], strict=True):
-        number_there = printed.number.value if printed.number else None
-        for cell, run in runs_of(requested):
-            if cell.method == method and number_there is not None:
-                accuracies = run.metrics()["test_accuracy"]
-                measured = [rule(accuracies) for rule in RULES.values()]
-                values.append((method, number_there, *measured))
-                texts = (f"{value:.2f} ({number(value - number_there, '+.2f')})" for value in measured)
-                rows.append((titles[method], f"{number_there:.2f}", *texts))
-    header = ("method", "printed", *RULES)
-    about = "Test accuracy (%) by four rules, in brackets the difference from the printed number in points."
-    frame = pd.DataFrame(values, columns=list(header))
-    rules = ReportTable("protocol", Caption("Rules of reporting", about), header, tuple(rows), frame)
+    titles = method_titles(requested.experiment)
+    found = [
+        (titles[cell.method], printed, run)
+        for cell, run in runs_of(requested)
+        if (printed := _printed(requested).get(cell.method)) is not None
+    ]
+    rules = _by_rule("protocol", "Rules of reporting", "method", found)
     return Part((), tables=[rules], blocks=[_table(requested, ACCURACY), _table(requested, DEVIATION)])
+
+
+def images(requested: RequestedExperiment) -> Part:
+    """The methods that were trained on lossy images, too."""
+    lossy = kept(JPEG)
+    methods = {cell.method for cell, _ in runs_of(lossy)}
+    found = [
+        (
+            f"{method_titles(one.experiment)[cell.method]}, {IMAGES[one.experiment.name]}",
+            _printed(one)[cell.method],
+            run,
+        )
+        for one in (requested, lossy)
+        for cell, run in runs_of(one)
+        if cell.method in methods
+    ]
+    return Part((), [_figure(lossy, "4a")], [_by_rule("images", "Images", "run", found)])
+
+
+def _printed(requested: RequestedExperiment) -> dict[str, float]:
+    """The printed accuracy (%) of each method that has one."""
+    table = Tables(requested).filled(ACCURACY)
+    pairs = zip(table.layout.methods, table.published[0], strict=True)
+    return {
+        method: one.number.value for method, (one,) in pairs if one.number is not None and one.number.value is not None
+    }
+
+
+def _by_rule(name: str, title: str, first: str, found: Sequence[tuple[str, float, RunDirectory]]) -> ReportTable:
+    """The accuracies of runs by rule; `found`: a label, the printed number (%) and the run."""
+    rows, values = [], []
+    for label, printed, run in found:
+        accuracies = run.metrics()["test_accuracy"]
+        measured = {rule: of(accuracies) for rule, of in RULES.items()}
+        error = f" ± {standard_error(accuracies):.2f}"
+        texts = (
+            f"{value:.2f}{error * (rule == MEAN)} ({number(value - printed, '+.2f')})"
+            for rule, value in measured.items()
+        )
+        rows.append((label, f"{printed:.2f}", *texts))
+        values.append((label, printed, *measured.values()))
+    header = (first, "printed", *RULES)
+    about = (
+        "Test accuracy (%) by four rules, in brackets the difference from the printed number in points. ±: standard "
+        "error of the mean within the run, from means of ten rounds; other seeds can differ by more."
+    )
+    return ReportTable(name, Caption(title, about), header, tuple(rows), pd.DataFrame(values, columns=list(header)))
+
+
+def standard_error(accuracies: pd.Series) -> float:
+    """The standard error (points) of the mean of the last 100 accuracies, from the means of consecutive batches."""
+    means = accuracies.iloc[-100:].to_numpy().reshape(-1, BATCHES).mean(axis=1)
+    return float(means.std(ddof=1) / len(means) ** 0.5)
 
 
 def communication(requested: RequestedExperiment) -> Part:
@@ -138,7 +194,7 @@ def claims(requested: RequestedExperiment) -> Part:
 
 
 PARTS: Mapping[str, Callable[[RequestedExperiment], Part]] = {
-    made.__name__: made for made in (runs, accuracy, communication, convergence, coefficient, flatness, claims)
+    made.__name__: made for made in (runs, accuracy, images, communication, convergence, coefficient, flatness, claims)
 }
 
 
@@ -155,7 +211,7 @@ def _table(requested: RequestedExperiment, name: str) -> str:
 def _figure(requested: RequestedExperiment, name: str) -> ReportFigure:
     layout, tidy = Figures(requested).rendered_layout(name), requested.tidy
     frame: Any = tidy.gather(layout.file, layout.cells(requested.experiment))
-    return ReportFigure(f"figure_{name}", caption(layout, tidy), frame, draw(layout, tidy))
+    return ReportFigure(f"{requested.target}_{name}", caption(layout, tidy), frame, draw(layout, tidy))
 
 
 if __name__ == "__main__":

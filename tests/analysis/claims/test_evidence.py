@@ -80,6 +80,31 @@ def test_another_data_set_stands_for_the_papers(runs):
     assert found.value == pytest.approx(mean_of_last_hundred)
 
 
+PART = """
+name: fedgf_part
+extends: fedgf
+training: {precision: bf16, batch_size: BATCH}
+grid: {partition: [{name: lda, alpha: 0, clients: 100}], participation: [{active: 5}], seeds: [0]}
+methods: {fedavg: {}, fedgf: {}}
+parts: {cifar10: {dataset: cifar10}}
+"""
+
+
+@pytest.mark.parametrize(("batch", "kind"), [(64, "true scale"), (32, "other data")])
+def test_a_part_of_the_papers_experiment_with_its_settings_is_at_true_scale(batch, kind, tmp_path):
+    file = tmp_path / "part.yaml"
+    file.write_text(PART.replace("BATCH", str(batch)), encoding="utf-8")
+    runs = Runs(RequestedExperiment(str(file), tmp_path / "results"))
+    assert runs.kind == kind
+
+
+def test_a_part_of_the_papers_experiment_decides_only_the_claims_about_it(tmp_path):
+    runs = Runs(RequestedExperiment("fedgf_cifar10", tmp_path / "results"))
+    assert {cell.method for cell in runs.cells(claim(runs, "gain_cifar10_alpha0"))} > {"fedgf", "fedsam"}
+    assert not runs.cells(claim(runs, "gain_cifar100_alpha0"))
+    assert not runs.cells(claim(runs, BEST))
+
+
 def test_one_method_that_is_clearly_better_refutes_the_claim(runs):
     write_accuracies(runs, [80.0, 81.0, 82.0], fedsmoo=[90.0, 91.1, 92.0])
     found = runs.finding(claim(runs, BEST))

@@ -1,10 +1,12 @@
 """The page of the reproduction shows the results that are kept with the code."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.comparison.pages.part import shown
 from analysis.provenance.kept_results import KEPT, kept, log_of, runs_of
-from analysis.provenance.reproduction_page import EXPERIMENT, PAGE, PARTS, PICTURES, parts
+from analysis.provenance.reproduction_page import IMAGES, PAGE, PARTS, PICTURES, parts, standard_error
 from analysis.report.pictures import shown_by
 from bench.files.marked_text import marks, part
 
@@ -28,14 +30,24 @@ def test_the_page_has_known_parts() -> None:
     assert {line for line in lines if line.startswith("<!--")} <= {mark for name in PARTS for mark in marks(name)}
 
 
-def test_each_run_has_all_rounds_and_a_log() -> None:
-    requested = kept(EXPERIMENT)
-    found = list(runs_of(requested))
-    assert found
-    for cell, run in found:
+@pytest.mark.parametrize("name", IMAGES)
+def test_each_run_has_all_rounds_and_a_log(name: str) -> None:
+    requested = kept(name)
+    for cell, run in runs_of(requested):
         rounds = requested.experiment.cell(cell.path).runs[0].training.rounds
         assert len(run.metrics()) == rounds
-        lines = log_of(KEPT / EXPERIMENT, cell, run).read_text(encoding="utf-8").splitlines()
+        lines = log_of(KEPT / name, cell, run).read_text(encoding="utf-8").splitlines()
         assert lines[0].endswith(" started")
         assert f"round {rounds} of {rounds}: " in lines[-1]
         assert '"/' not in (run.path / "config.json").read_text(encoding="utf-8"), "no path of a machine"
+
+
+def test_something_is_kept() -> None:
+    assert [run for name in IMAGES for run in runs_of(kept(name))]
+
+
+def test_the_standard_error_is_that_of_independent_batches() -> None:
+    """Of numbers that are equal within a batch, the batches are the sample."""
+    means = np.random.default_rng(0).normal(size=10)
+    accuracies = pd.Series([0.0, *np.repeat(means, 10)])
+    assert standard_error(accuracies) == pytest.approx(means.std(ddof=1) / 10**0.5)
