@@ -15,21 +15,21 @@ from analysis.layouts.protocol import at_scale, with_requested_value
 from analysis.layouts.tidy import FILES
 from analysis.published.numbers import PublishedNumber, find, published
 from analysis.report.requested import RequestedExperiment
-from analysis.tables.fairness import is_as_printed
 from analysis.tables.layout import Column, load_table
 from analysis.tables.published_keys import of_entry
 from analysis.tables.quantities import quantity
 from analysis.tables.values import values_of
 from analysis.verdicts.margins import rules
+from bench.data.sources import parse_source
 from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment, own_experiment
+from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.overrides import CONFIG_KEYS
 from bench.input.errors import UserError
 
 Kind = Literal["true scale", "smoke scale", "other settings", "other data"]
 """What runs are: those of the paper's experiment with its own settings, at smoke scale, or with values set otherwise;
-or those of another experiment, which extends the paper's. If all its cells are as the paper prints them, it counts as
-the paper's experiment."""
+or those of another experiment, which extends the paper's, on other data. An experiment that extends the paper's, and
+whose parts are parts of the paper, counts as the paper's experiment with some of its cells."""
 
 _TABLES = re.compile(r"Tables? (\d+(?:(?:, | and | to )\d+)*)")
 
@@ -105,21 +105,40 @@ class Runs:
     @property
     def kind(self) -> Kind:
         """What these runs are."""
-        if not self._is_as_printed:
+        if not (self.requested.is_paper or self._has_papers_parts):
             return "other data"
         if self.requested.experiment.scale != "paper":
             return "smoke scale"
+        if not self.requested.is_paper:
+            return (
+                "true scale"
+                if all(map(self._is_papers_cell, self.requested.experiment.addresses))
+                else "other settings"
+            )
         harmless = {CONFIG_KEYS[key] for key in ("scale", "seeds", "methods")}
         return "true scale" if harmless.issuperset(self.requested.overrides) else "other settings"
 
     @cached_property
-    def _is_as_printed(self) -> bool:
-        """Whether the experiment is the paper's, or only has cells of it, with their printed settings."""
-        paper, experiment = self.requested.paper, self.requested.experiment
-        if self.requested.is_paper:
-            return True
-        own = own_experiment(paper)
-        return all(is_as_printed(paper, cell, experiment, own) for cell in experiment.addresses)
+    def _papers(self) -> Experiment:
+        """The paper's own experiment at the scale of these runs."""
+        scale = self.requested.experiment.scale
+        return load_experiment(self.requested.paper, {} if scale == "paper" else {"scale": scale})
+
+    @cached_property
+    def _has_papers_parts(self) -> bool:
+        """Whether each part is one of the paper's experiment, with the same label and data set."""
+        theirs, ours = (
+            {label: parse_source(part.dataset).name for label, part in one.resolved_parts.items()}
+            for one in (self._papers, self.requested.experiment)
+        )
+        return ours.items() <= theirs.items()
+
+    def _is_papers_cell(self, cell: CellAddress) -> bool:
+        """Whether the paper's experiment has the cell, with the same configuration except for the seeds."""
+        if not self._papers.has_cell(cell):
+            return False
+        ours, theirs = (one.cell(cell.path).runs[0] for one in (self.requested.experiment, self._papers))
+        return ours.model_copy(update={"seed": theirs.seed}).identity == theirs.identity
 
     @cached_property
     def paper(self) -> PaperClaims:
@@ -151,8 +170,8 @@ class Runs:
         """What must hold of the cells of this experiment; None if the claim is not about them."""
         experiment = self.requested.experiment
         stand_for = {label: part.stands_for for label, part in experiment.parts.items() if part.stands_for is not None}
-        if self._is_as_printed:  # each part is that of the paper with its label
-            stand_for = {label: label for label in experiment.parts}
+        if not self.requested.is_paper and self._has_papers_parts:
+            stand_for = {label: label for label in experiment.resolved_parts}
         return claim.statement(list(experiment.settings), stand_for)
 
     def inputs(self) -> list[Path]:

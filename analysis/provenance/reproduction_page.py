@@ -6,7 +6,7 @@ again. `analysis.provenance.kept_results` keeps the results.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -45,7 +45,15 @@ DEVIATION = "7"
 """The table of deviations of the last 100 accuracies."""
 
 MEAN = "mean of the last 100"
-"""The rule of the papers' codes, whose standard error is shown."""
+"""The rule of FedGF's code, whose standard error is shown."""
+
+BATCH_ROUNDS = 10
+"""The rounds of a batch: the mean of a batch hardly depends on that of the batch before it."""
+
+ERROR = (
+    "±: standard error of the mean, estimated from ten means of ten consecutive rounds each; it is that of one run, "
+    "other seeds can differ by more. The printed numbers have an error of their own, which the paper does not state."
+)
 
 RULES: Mapping[str, Callable[[pd.Series], float]] = {
     "last round": lambda values: FinalValue.named("last").of(values, "higher"),
@@ -93,13 +101,11 @@ def _effort(name: str, cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
 
 def accuracy(requested: RequestedExperiment) -> Part:
     """The table of final accuracies, and how much they depend on the rule by which a run is reported."""
-    titles = method_titles(requested.experiment)
-    found = [
-        (titles[cell.method], printed, run)
-        for cell, run in runs_of(requested)
-        if (printed := _printed(requested).get(cell.method)) is not None
-    ]
-    rules = _by_rule("protocol", "Rules of reporting", "method", found)
+    about = (
+        "Test accuracy (%) by four rules, in brackets the difference from the printed number in points. Best of all: "
+        "of all evaluated rounds."
+    )
+    rules = _by_rule("protocol", Caption("Rules of reporting", f"{about} {ERROR}"), _printed_runs(requested))
     return Part((), tables=[rules], blocks=[_table(requested, ACCURACY), _table(requested, DEVIATION)])
 
 
@@ -108,52 +114,59 @@ def images(requested: RequestedExperiment) -> Part:
     lossy = kept(JPEG)
     methods = {cell.method for cell, _ in runs_of(lossy)}
     found = [
-        (
-            f"{method_titles(one.experiment)[cell.method]}, {IMAGES[one.experiment.name]}",
-            _printed(one)[cell.method],
-            run,
-        )
-        for one in (requested, lossy)
-        for cell, run in runs_of(one)
-        if cell.method in methods
+        one._replace(label=f"{one.label}, {IMAGES[experiment.experiment.name]}")
+        for experiment in (requested, lossy)
+        for one in _printed_runs(experiment)
+        if one.method in methods
     ]
-    return Part((), [_figure(lossy, "4a")], [_by_rule("images", "Images", "run", found)])
+    about = (
+        "Test accuracy (%) of the same method on CIFAR-10 and on its copy, in brackets the difference from the number "
+        "that is printed for CIFAR-10."
+    )
+    return Part((), [_figure(lossy, "4a")], [_by_rule("images", Caption("Images", f"{about} {ERROR}"), found)])
 
 
-def _printed(requested: RequestedExperiment) -> dict[str, float]:
-    """The printed accuracy (%) of each method that has one."""
-    table = Tables(requested).filled(ACCURACY)
+class _PrintedRun(NamedTuple):
+    """A run of a method for which the paper prints an accuracy (%)."""
+
+    method: str
+    label: str
+    printed: float
+    run: RunDirectory
+
+
+def _printed_runs(requested: RequestedExperiment) -> list[_PrintedRun]:
+    table, titles = Tables(requested).filled(ACCURACY), method_titles(requested.experiment)
     pairs = zip(table.layout.methods, table.published[0], strict=True)
-    return {
-        method: one.number.value for method, (one,) in pairs if one.number is not None and one.number.value is not None
-    }
+    numbers = {method: one.number.value for method, (one,) in pairs if one.number is not None}
+    return [
+        _PrintedRun(cell.method, titles[cell.method], printed, run)
+        for cell, run in runs_of(requested)
+        if (printed := numbers.get(cell.method)) is not None
+    ]
 
 
-def _by_rule(name: str, title: str, first: str, found: Sequence[tuple[str, float, RunDirectory]]) -> ReportTable:
-    """The accuracies of runs by rule; `found`: a label, the printed number (%) and the run."""
+def _by_rule(name: str, caption: Caption, found: Sequence[_PrintedRun]) -> ReportTable:
+    """The accuracies of runs by rule."""
     rows, values = [], []
-    for label, printed, run in found:
-        accuracies = run.metrics()["test_accuracy"]
+    for one in found:
+        accuracies = one.run.metrics()["test_accuracy"]
         measured = {rule: of(accuracies) for rule, of in RULES.items()}
-        error = f" ± {standard_error(accuracies):.2f}"
+        errors = {MEAN: f" ± {number(standard_error(accuracies), '.2f')}"}
         texts = (
-            f"{value:.2f}{error * (rule == MEAN)} ({number(value - printed, '+.2f')})"
+            f"{value:.2f}{errors.get(rule, '')} ({number(value - one.printed, '+.2f')})"
             for rule, value in measured.items()
         )
-        rows.append((label, f"{printed:.2f}", *texts))
-        values.append((label, printed, *measured.values()))
-    header = (first, "printed", *RULES)
-    about = (
-        "Test accuracy (%) by four rules, in brackets the difference from the printed number in points. ±: standard "
-        "error of the mean within the run, from means of ten rounds; other seeds can differ by more."
-    )
-    return ReportTable(name, Caption(title, about), header, tuple(rows), pd.DataFrame(values, columns=list(header)))
+        rows.append((one.label, f"{one.printed:.2f}", *texts))
+        values.append((one.label, one.printed, *measured.values()))
+    header = ("method", "printed", *RULES)
+    return ReportTable(name, caption, header, tuple(rows), pd.DataFrame(values, columns=list(header)))
 
 
 def standard_error(accuracies: pd.Series) -> float:
-    """The standard error (points) of the mean of the last 100 accuracies, from the means of consecutive batches."""
-    means = accuracies.iloc[-100:].to_numpy().reshape(-1, BATCHES).mean(axis=1)
-    return float(means.std(ddof=1) / len(means) ** 0.5)
+    """The standard error (points) of the mean of the last 100 accuracies, from the means of batches of rounds."""
+    last = accuracies.iloc[-100:].reset_index(drop=True)
+    return float(last.groupby(last.index // BATCH_ROUNDS).mean().sem())
 
 
 def communication(requested: RequestedExperiment) -> Part:

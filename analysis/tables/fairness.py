@@ -67,36 +67,17 @@ def fairness(
             return Fairness("another scale")
         if not (experiment.has_cell(cell) and papers_own.has_cell(cell)):
             return Fairness("not a setting of the paper")
-        run, own = _pair(cell, experiment, papers_own)
+        run, own = (one.cell(cell.path).runs[0] for one in (experiment, papers_own))
         meant = _departs_as_meant(run, own, column)
-        departing |= dict.fromkeys(one for one in _departing(paper, cell, run, own) if one.key not in meant)
-        differences = silent_differences(paper, cell, run, own)
-        silent |= dict.fromkeys(one for one in differences if one.key not in ESSENTIAL)
+        departing |= dict.fromkeys(one for one in departures(paper, cell, run) if one.key not in meant)
+        for one in silent_differences(paper, cell, run, own):
+            if one.key in ESSENTIAL:
+                departing[Departure(one.key, one.here, one.own, "")] = None
+            else:
+                silent[one] = None
         if not departing and (why := _other_evaluation(run, own, column, of_table)):
             return Fairness(why)
     return Fairness(DEPARTS if departing else "", tuple(departing), tuple(silent))
-
-
-def is_as_printed(paper: str, cell: CellAddress, experiment: Experiment, papers_own: Experiment) -> bool:
-    """Whether a cell is one of the paper's own experiment, with the settings that the paper states.
-
-    The scale, the evaluation and what the paper does not state may differ.
-    """
-    if not (experiment.has_cell(cell) and papers_own.has_cell(cell)):
-        return False
-    return not _departing(paper, cell, *_pair(cell, experiment, papers_own))
-
-
-def _pair(cell: CellAddress, experiment: Experiment, papers_own: Experiment) -> tuple[RunConfig, RunConfig]:
-    """A run of a cell in both experiments."""
-    return experiment.cell(cell.path).runs[0], papers_own.cell(cell.path).runs[0]
-
-
-def _departing(paper: str, cell: CellAddress, run: RunConfig, own: RunConfig) -> list[Departure]:
-    """What a run has other than the paper states; where it states no essential key, other than the paper's own run."""
-    silent = silent_differences(paper, cell, run, own)
-    essential = (Departure(one.key, one.here, one.own, "") for one in silent if one.key in ESSENTIAL)
-    return [*departures(paper, cell, run), *essential]
 
 
 def _departs_as_meant(run: RunConfig, own: RunConfig, column: Column) -> set[str]:

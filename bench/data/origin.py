@@ -25,11 +25,15 @@ log = logging.getLogger("fedflat.data")
 
 @dataclass(frozen=True)
 class File:
-    """A file below the data root, with the published `md5`, if there is one, and the `url` for downloading it."""
+    """A file below the data root, with the published `md5`, if there is one, and the `url` for downloading it.
+
+    `name`: what a file without a URL is, for instructions.
+    """
 
     path: str
     md5: str | None = None
     url: str | None = None
+    name: str = ""
 
     def problem(self, root: Path) -> str | None:
         """The problem of the file, in words; None if it is correct. The file is read completely."""
@@ -44,13 +48,20 @@ class File:
 class Origin:
     """The files of a published data set: those that are read (`members`), and the archive with them, if there is one.
 
-    The path of a member in the archive is its path relative to the folder of the archive.
+    The path of a member in the archive is its path relative to the folder of the archive. `repackaged`: other files
+    with the same samples.
     """
 
     homepage: str
     licence: str
     members: tuple[File, ...]
     archive: File | None = None
+    repackaged: "Origin | None" = None
+
+    def used(self, root: Path) -> "Origin":
+        """The files that are read: these, unless only the repackaged ones are there, or need no unpacking."""
+        both = [one for one in (self, self.repackaged) if one is not None]
+        return min(both, key=lambda one: ("there", "archive", MISSING).index(one.status(root)))
 
     @property
     def downloads(self) -> tuple[File, ...]:
@@ -76,9 +87,15 @@ class Origin:
 
     def advice(self, name: str, root: Path) -> str:
         """Instructions: which files to save under which paths."""
+        files = ", ".join(self._to_save(root))
+        others = [] if self.repackaged is None else self.repackaged._to_save(root)
+        command = f"run 'fedflat data prepare {name} --download --root {shlex.quote(str(root))}'"
+        return ", or ".join([f"put {files}", *others, command])
+
+    def _to_save(self, root: Path) -> list[str]:
+        """The files to save, each with its path: those that are missing, or all."""
         wanted = [file for file in self.downloads if not (root / file.path).is_file()] or list(self.downloads)
-        files = ", ".join(f"{file.url} as '{root / file.path}'" for file in wanted)
-        return f"put {files}, or run 'fedflat data prepare {name} --download --root {shlex.quote(str(root))}'"
+        return [f"{file.url or file.name} as '{root / file.path}'" for file in wanted]
 
     def require(self, name: str, root: Path) -> None:
         """Raises `UserError` with instructions if files are missing. No file is read."""

@@ -149,12 +149,11 @@ class Published(Source):
     """A data set with published files: `facts` state its size, `origin` lists its files.
 
     Increase `version` whenever a change of the decoding changes the cached numbers. `needs`: other published data sets
-    whose files this one uses. `repackaged`: other files with the same samples.
+    whose files this one uses.
     """
 
     facts: ClassVar[Facts]
     origin: ClassVar[Origin]
-    repackaged: ClassVar[Origin | None] = None
     needs: ClassVar[tuple[type["Published"], ...]] = ()
     version: ClassVar[int] = 1
 
@@ -166,21 +165,16 @@ class Published(Source):
     @classmethod
     def overview(cls, root: Path) -> tuple[str, ...]:
         """Texts for a list."""
-        return (*cls.facts.texts(len(cls.variants())), cls.status(root), cls.origin.licence, cls.origin.homepage)
-
-    @classmethod
-    def used(cls, root: Path) -> Origin:
-        """The files that are read: the repackaged ones if only these are there, otherwise those of `origin`."""
-        found = [one for one in (cls.origin, cls.repackaged) if one is not None and one.status(root) != MISSING]
-        return (*found, cls.origin)[0]
+        used = cls.origin.used(root)
+        return (*cls.facts.texts(len(cls.variants())), cls.status(root), used.licence, used.homepage)
 
     @classmethod
     def status(cls, root: Path) -> str:
         """One of: needs NAME, missing, archive, files, ready, or how many variants are ready."""
         for needed in cls.needs:
-            if needed.used(root).status(root) == MISSING:
+            if needed.origin.used(root).status(root) == MISSING:
                 return f"needs {needed.parse({}).name}"
-        found = cls.used(root).status(root)
+        found = cls.origin.used(root).status(root)
         if found != "there":
             return found
         variants = cls.variants()
@@ -201,7 +195,7 @@ class Published(Source):
     def require(self, root: Path) -> None:
         """Raises `UserError` with instructions if its files, or those of `needs`, are missing. No file is read."""
         for source in (*(needed.parse({}) for needed in self.needs), self):
-            source.used(root).require(source.name, root)
+            source.origin.used(root).require(source.name, root)
 
     @property
     def options(self) -> dict[str, object]:
@@ -220,18 +214,18 @@ class Published(Source):
 
     def samples(self, subset: Subset, root: Path) -> Cached:
         """A subset from the cache, to which it is written if it is missing."""
-        self.used(root).provide(self.name, root)
+        self.origin.used(root).provide(self.name, root)
         return cached(*self._entry(subset, root), self.facts.classes, lambda: self.chunks(subset, root))
 
     def is_decoded(self, root: Path) -> bool:
         """Whether the cache is complete and up to date."""
-        return self.used(root).status(root) == "there" and all(
+        return self.origin.used(root).status(root) == "there" and all(
             is_cached(*self._entry(subset, root)) for subset in self.subsets
         )
 
     def _entry(self, subset: Subset, root: Path) -> tuple[Path, dict[str, object]]:
         """Folder and key of a subset in the cache."""
-        files = [root / member.path for member in self.used(root).members]
+        files = [root / member.path for member in self.origin.used(root).members]
         key = {"source": self.stored_as, "version": self.version, "files": signature(files, root), **self.options}
         options = ":".join(f"{name}={value}" for name, value in self.options.items())
         return cache_place(root, f"{self.stored_as}-{subset}", options), key
@@ -250,7 +244,7 @@ class Published(Source):
     def check_files(self, root: Path) -> Iterator[str]:
         """As `check`, without the files of `needs`."""
         yield f"{self.name}, expected in '{root}':"
-        origin = self.used(root)
+        origin = self.origin.used(root)
         problems = origin.problems(root)
         for k, (file, problem) in enumerate(problems):
             if origin.archive is not None and k == 1:
@@ -258,7 +252,7 @@ class Published(Source):
             expected = (
                 f"md5 {file.md5}" if file.md5 and problem in (None, MISSING) else ""
             )  # otherwise the problem contains the md5
-            facts = [file.path, problem or "ok", expected, file.url or ""]
+            facts = [file.path, problem or "ok", expected, file.url or file.name]
             yield "  " + "  ".join(fact for fact in facts if fact)
         wrong = [file for file, problem in problems if problem not in (None, MISSING)]
         if wrong:
@@ -268,7 +262,7 @@ class Published(Source):
 
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:
         """Downloads missing files if `fetch`; unpacks, decodes and verifies the subsets."""
-        if fetch and self.used(root) is self.origin and self.origin.status(root) != "there":
+        if fetch and self.origin.used(root) is self.origin and self.origin.status(root) != "there":
             self.origin.fetch(root)
         verify_cache(self.label, [self.samples(subset, root).samples for subset in self.subsets])
         return self.load(root)

