@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from analysis.claims.evidence import Printed, Runs
@@ -165,8 +166,8 @@ def _by_rule(name: str, caption: Caption, found: Sequence[_PrintedRun]) -> Repor
 
 def standard_error(accuracies: pd.Series) -> float:
     """The standard error (points) of the mean of the last 100 accuracies, from the means of batches of rounds."""
-    last = accuracies.iloc[-100:].reset_index(drop=True)
-    return float(last.groupby(last.index // BATCH_ROUNDS).mean().sem())
+    last = accuracies.iloc[-100:]
+    return float(last.groupby(np.arange(len(last)) // BATCH_ROUNDS).mean().std() / (len(last) / BATCH_ROUNDS) ** 0.5)
 
 
 def communication(requested: RequestedExperiment) -> Part:
