@@ -109,14 +109,12 @@ class Runs:
             return "other data"
         if self.requested.experiment.scale != "paper":
             return "smoke scale"
-        if not self.requested.is_paper:
-            return (
-                "true scale"
-                if all(map(self._is_papers_cell, self.requested.experiment.addresses))
-                else "other settings"
-            )
-        harmless = {CONFIG_KEYS[key] for key in ("scale", "seeds", "methods")}
-        return "true scale" if harmless.issuperset(self.requested.overrides) else "other settings"
+        if self.requested.is_paper:
+            harmless = {CONFIG_KEYS[key] for key in ("scale", "seeds", "methods")}
+            unchanged = harmless.issuperset(self.requested.overrides)
+        else:
+            unchanged = all(map(self._is_papers_cell, self.requested.experiment.addresses))
+        return "true scale" if unchanged else "other settings"
 
     @cached_property
     def _papers(self) -> Experiment:

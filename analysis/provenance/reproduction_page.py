@@ -64,10 +64,6 @@ RULES: Mapping[str, Callable[[pd.Series], float]] = {
 }
 """How papers report the accuracy of a run; most do not say which they use."""
 
-BATCHES = 10
-"""Of how many consecutive rounds a mean is taken for a standard error: accuracies of neighbouring rounds may depend on
-each other, means of ten rounds hardly do."""
-
 _RESUMED = re.compile(r"resumed after round (\d+)")
 
 

