@@ -244,7 +244,7 @@ def check_words(command: str, folder: Path) -> None:
         done = subprocess.run(["make", "-n", words[0]], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     elif program == "snakemake":
-        [target] = [word for word in words if word.startswith(("all_", "fedgf_", "quick_"))]
+        [target] = [word for word in words if word.startswith(("all_", "fedgf_", "fedsam_", "quick_"))]
         assert target in run("snakemake --list-target-rules", folder).split()
     elif program == "fedflat":
         found = typer.main.get_command(app)
