@@ -5,9 +5,11 @@ again. `analysis.provenance.kept_results` keeps the results.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 import pandas as pd
 
@@ -16,7 +18,9 @@ from analysis.claims.page import LEGEND, judged, stated
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.pages.part import Part, rewrite
 from analysis.comparison.pages.table import ReportTable, number
+from analysis.figures.base import STYLE, draw_curve, draw_legend, new_figure, whole_numbers
 from analysis.figures.draw import caption, draw
+from analysis.figures.palette import line_look
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue
@@ -31,16 +35,26 @@ from bench.files.marked_text import marks
 from bench.training.run_directory import RunDirectory
 
 EXPERIMENT = "fedgf_cifar10"
-JPEG = "fedgf_cifar10_jpeg"
-"""The experiment with some of the methods on lossy images."""
+"""The experiment that the page is about."""
 
-IMAGES = {EXPERIMENT: "CIFAR-10", JPEG: "CIFAR-10 as JPEG"}
+
+class Version(NamedTuple):
+    """The images of an experiment, and its table of final accuracies."""
+
+    images: str
+    accuracy: str
+
+
+VERSIONS = {
+    EXPERIMENT: Version("CIFAR-10", "1"),
+    "fedgf_cifar10_jpeg": Version("CIFAR-10 as JPEG", "1"),
+    "fedsam_caldarola_cifar10": Version("CIFAR-10, normalised as by Caldarola et al.", "2"),
+}
+"""The experiments whose runs differ in their images only."""
+
 PAGE = REPOSITORY / "docs" / "reproduction.md"
 PICTURES = "images/reproduction"
 """The folder of the figures, relative to the page."""
-
-ACCURACY = "1"
-"""The table of final accuracies."""
 
 DEVIATION = "7"
 """The table of deviations of the last 100 accuracies."""
@@ -50,6 +64,9 @@ MEAN = "mean of the last 100"
 
 BATCH_ROUNDS = 10
 """The rounds of a batch: the mean of a batch hardly depends on that of the batch before it."""
+
+WINDOW, EVERY, WIDTH = 10, 100, 6.0
+"""Evaluations per point of a curve, rounds between points, and the width of a figure in inches."""
 
 ERROR = (
     "±: standard error of the mean, estimated from ten means of ten consecutive rounds each; it is that of one run, "
@@ -70,8 +87,8 @@ _RESUMED = re.compile(r"resumed after round (\d+)")
 def runs(requested: RequestedExperiment) -> Part:
     """Where the runs were computed, and how long they took."""
     titles = method_titles(requested.experiment)
-    found = [(name, cell, run) for name in IMAGES for cell, run in runs_of(kept(name))]
-    rows = [(titles[cell.method], IMAGES[name], *_effort(name, cell, run)) for name, cell, run in found]
+    found = [(name, cell, run) for name in VERSIONS for cell, run in runs_of(kept(name))]
+    rows = [(titles[cell.method], VERSIONS[name].images, *_effort(name, cell, run)) for name, cell, run in found]
     header = ("method", "images", "rounds", "hours", "resumed after round", "ended", "machine", "precision", "code")
     frame = pd.DataFrame(rows, columns=list(header))
     hours = sum(run.provenance["seconds"] for _, _, run in found) / 3600
@@ -103,24 +120,49 @@ def accuracy(requested: RequestedExperiment) -> Part:
         "of all evaluated rounds."
     )
     rules = _by_rule("protocol", Caption("Rules of reporting", f"{about} {ERROR}"), _printed_runs(requested))
-    return Part((), tables=[rules], blocks=[_table(requested, ACCURACY), _table(requested, DEVIATION)])
+    return Part(
+        (), tables=[rules], blocks=[_table(requested, VERSIONS[EXPERIMENT].accuracy), _table(requested, DEVIATION)]
+    )
 
 
 def images(requested: RequestedExperiment) -> Part:
-    """The methods that were trained on lossy images, too."""
-    lossy = kept(JPEG)
-    methods = {cell.method for cell, _ in runs_of(lossy)}
+    """The methods that were trained on several versions of the images."""
+    versions = {name: _printed_runs(kept(name)) for name in VERSIONS}
+    methods = Counter(one.method for runs in versions.values() for one in runs)
     found = [
-        one._replace(label=f"{one.label}, {IMAGES[experiment.experiment.name]}")
-        for experiment in (requested, lossy)
-        for one in _printed_runs(experiment)
-        if one.method in methods
+        one._replace(label=f"{one.label}, {VERSIONS[name].images}")
+        for name, runs in versions.items()
+        for one in runs
+        if methods[one.method] > 1 or name != EXPERIMENT
     ]
     about = (
-        "Test accuracy (%) of the same method on CIFAR-10 and on its copy, in brackets the difference from the number "
-        "that is printed for CIFAR-10."
+        "Test accuracy (%) of the same method on versions of the images, in brackets the difference from the number "
+        "that the paper prints for the version; for JPEG images, from the number that is printed for CIFAR-10."
     )
-    return Part((), [_figure(lossy, "4a")], [_by_rule("images", Caption("Images", f"{about} {ERROR}"), found)])
+    return Part((), [_curves(found)], [_by_rule("images", Caption("Images", f"{about} {ERROR}"), found)])
+
+
+def _curves(found: Sequence["_PrintedRun"]) -> ReportFigure:
+    """Accuracy over rounds, one curve per run."""
+    looks = {one.label: line_look(place) for place, one in enumerate(found)}
+    shown = []
+    with matplotlib.rc_context(STYLE):
+        figure, body = new_figure(WIDTH, 2.6)
+        axes = body.subplots()
+        for one in found:
+            means = one.accuracies.rolling(WINDOW, min_periods=1, center=True).mean()
+            curve = means[means.index % EVERY == 0].rename("test_accuracy").reset_index()
+            draw_curve(axes, curve["round"], curve["test_accuracy"], pd.Series(0.0, curve.index), looks[one.label])
+            shown.append(curve.assign(run=one.label))
+        whole_numbers(axes.xaxis)
+        axes.set_xlabel("Communication round")
+        axes.set_ylabel("Test accuracy (%)")
+        draw_legend(body, looks, WIDTH)
+    about = (
+        f"Accuracy of the global model on the test images. Each point is the mean of {WINDOW} neighbouring evaluations "
+        "of one run."
+    )
+    return ReportFigure("images", Caption("Convergence by version of the images", about), pd.concat(shown), figure)
 
 
 class _PrintedRun(NamedTuple):
@@ -131,9 +173,15 @@ class _PrintedRun(NamedTuple):
     printed: float
     run: RunDirectory
 
+    @property
+    def accuracies(self) -> pd.Series:
+        """The accuracy (%) of each evaluation, by round."""
+        return self.run.metrics().set_index("round")["test_accuracy"].dropna()
+
 
 def _printed_runs(requested: RequestedExperiment) -> list[_PrintedRun]:
-    table, titles = Tables(requested).filled(ACCURACY), method_titles(requested.experiment)
+    experiment = requested.experiment
+    table, titles = Tables(requested).filled(VERSIONS[experiment.name].accuracy), method_titles(experiment)
     pairs = zip(table.layout.methods, table.published[0], strict=True)
     numbers = {method: one.number.value for method, (one,) in pairs if one.number is not None}
     return [
@@ -147,7 +195,7 @@ def _by_rule(name: str, caption: Caption, found: Sequence[_PrintedRun]) -> Repor
     """The accuracies of runs by rule."""
     rows, values = [], []
     for one in found:
-        accuracies = one.run.metrics()["test_accuracy"]
+        accuracies = one.accuracies
         measured = {rule: of(accuracies) for rule, of in RULES.items()}
         errors = {MEAN: f" ± {number(standard_error(accuracies), '.2f')}"}
         texts = (

@@ -6,7 +6,7 @@ import pytest
 
 from analysis.comparison.pages.part import shown
 from analysis.provenance.kept_results import KEPT, kept, log_of, runs_of
-from analysis.provenance.reproduction_page import IMAGES, PAGE, PARTS, PICTURES, parts, standard_error
+from analysis.provenance.reproduction_page import VERSIONS, PAGE, PARTS, PICTURES, parts, standard_error
 from analysis.report.pictures import shown_by
 from bench.files.marked_text import marks, part
 
@@ -30,7 +30,7 @@ def test_the_page_has_known_parts() -> None:
     assert {line for line in lines if line.startswith("<!--")} <= {mark for name in PARTS for mark in marks(name)}
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", VERSIONS)
 def test_each_run_has_all_rounds_and_a_log(name: str) -> None:
     requested = kept(name)
     for cell, run in runs_of(requested):
@@ -44,7 +44,7 @@ def test_each_run_has_all_rounds_and_a_log(name: str) -> None:
 
 def test_everything_that_is_kept_is_shown() -> None:
     there = {folder.name for folder in KEPT.iterdir()}
-    assert there == {name for name in IMAGES if list(runs_of(kept(name)))}
+    assert there == {name for name in VERSIONS if list(runs_of(kept(name)))}
     assert there
 
 
