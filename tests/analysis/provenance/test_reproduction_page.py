@@ -6,7 +6,7 @@ import pytest
 
 from analysis.comparison.pages.part import shown
 from analysis.provenance.kept_results import KEPT, kept, log_of, runs_of
-from analysis.provenance.reproduction_page import VERSIONS, PAGE, PARTS, PICTURES, parts, standard_error
+from analysis.provenance.reproduction_page import PAGE, PARTS, PICTURES, VERSIONS, parts, standard_error
 from analysis.report.pictures import shown_by
 from bench.files.marked_text import marks, part
 
