@@ -109,8 +109,13 @@ def neighbour_means(frame: pd.DataFrame, column: str, window: int = 1, every: in
         return selected
     evaluated = frame[frame[column].notna()].sort_values("round")
     runs = evaluated.groupby(RUN_IDS, sort=False)[column]
-    means = runs.transform(lambda run: run.rolling(window, min_periods=1, center=True).mean())
+    means = runs.transform(moving_means, window)
     return selected.assign(**{column: means.reindex(selected.index)})
+
+
+def moving_means(evaluations: pd.Series, window: int) -> pd.Series:
+    """Centred moving means of one run's evaluations, in order; see `neighbour_means`."""
+    return evaluations.rolling(window, min_periods=1, center=True).mean()
 
 
 def first_reaching(evaluations: pd.Series, target: float, window: int = 1) -> int | None:

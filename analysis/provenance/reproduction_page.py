@@ -23,7 +23,7 @@ from analysis.figures.draw import caption, draw
 from analysis.figures.palette import line_look
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import FinalValue
+from analysis.measures.convergence import FinalValue, moving_means
 from analysis.provenance.export import REPOSITORY
 from analysis.provenance.kept_results import KEPT, kept, log_of, runs_of
 from analysis.report.figures import Figures
@@ -50,7 +50,7 @@ VERSIONS = {
     "fedgf_cifar10_jpeg": Version("CIFAR-10 as JPEG", "1"),
     "fedsam_caldarola_cifar10": Version("CIFAR-10, normalised as by Caldarola et al.", "2"),
 }
-"""The experiments whose runs differ in their images only."""
+"""The experiments with the same settings on versions of the images; JPEG images also have another split."""
 
 PAGE = REPOSITORY / "docs" / "reproduction.md"
 PICTURES = "images/reproduction"
@@ -133,7 +133,7 @@ def images(requested: RequestedExperiment) -> Part:
         one._replace(label=f"{one.label}, {VERSIONS[name].images}")
         for name, runs in versions.items()
         for one in runs
-        if methods[one.method] > 1 or name != EXPERIMENT
+        if methods[one.method] > 1
     ]
     about = (
         "Test accuracy (%) of the same method on versions of the images, in brackets the difference from the number "
@@ -150,7 +150,7 @@ def _curves(found: Sequence["_PrintedRun"]) -> ReportFigure:
         figure, body = new_figure(WIDTH, 2.6)
         axes = body.subplots()
         for one in found:
-            means = one.accuracies.rolling(WINDOW, min_periods=1, center=True).mean()
+            means = moving_means(one.accuracies, WINDOW)
             curve = means[means.index % EVERY == 0].rename("test_accuracy").reset_index()
             draw_curve(axes, curve["round"], curve["test_accuracy"], pd.Series(0.0, curve.index), looks[one.label])
             shown.append(curve.assign(run=one.label))
