@@ -13,6 +13,7 @@ from analysis.claims.schema import Claim, PaperClaims, claims_of
 from analysis.layouts.layout import layout_names
 from analysis.layouts.protocol import at_scale, with_requested_value
 from analysis.layouts.tidy import FILES
+from analysis.measures.convergence import incomplete_data
 from analysis.published.numbers import PublishedNumber, find, published
 from analysis.report.requested import RequestedExperiment
 from analysis.tables.layout import Column, load_table
@@ -29,7 +30,8 @@ from bench.input.errors import UserError
 Kind = Literal["true scale", "smoke scale", "other settings", "other data"]
 """What runs are: those of the paper's experiment with its own settings, at smoke scale, or with values set otherwise;
 or those of another experiment, which extends the paper's, on other data. An experiment that extends the paper's, and
-whose parts are parts of the paper, counts as the paper's experiment with some of its cells."""
+whose parts are parts of the paper, counts as the paper's experiment with some of its cells. A data set of which images
+are missing is other data."""
 
 _TABLES = re.compile(r"Tables? (\d+(?:(?:, | and | to )\d+)*)")
 
@@ -105,7 +107,7 @@ class Runs:
     @property
     def kind(self) -> Kind:
         """What these runs are."""
-        if not (self.requested.is_paper or self._has_papers_parts):
+        if not (self.requested.is_paper or self._has_papers_parts) or self._images_are_missing:
             return "other data"
         if self.requested.experiment.scale != "paper":
             return "smoke scale"
@@ -131,12 +133,18 @@ class Runs:
         )
         return ours.items() <= theirs.items()
 
+    @cached_property
+    def _images_are_missing(self) -> bool:
+        """Whether a run that decides a claim was trained on a published data set with missing images."""
+        cells = [cell for claim in self.paper.claims for cell in self.cells(claim)]
+        return bool(incomplete_data(self.requested.tidy.gather("metrics", cells)))
+
     def _is_papers_cell(self, cell: CellAddress) -> bool:
         """Whether the paper's experiment has the cell, with the same configuration except for the seeds."""
         if not self._papers.has_cell(cell):
             return False
         ours, theirs = (one.cell(cell.path).runs[0] for one in (self.requested.experiment, self._papers))
-        return ours.model_copy(update={"seed": theirs.seed}).identity == theirs.identity
+        return ours.with_seed(theirs.seed).identity == theirs.identity
 
     @cached_property
     def paper(self) -> PaperClaims:

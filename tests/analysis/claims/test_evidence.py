@@ -50,10 +50,10 @@ def claim(runs: Runs, name: str) -> Claim:
     return next(one for one in runs.paper.claims if one.id == name)
 
 
-def write(runs: Runs, method: str, file: str, frame: pd.DataFrame, partition: str = "lda-10") -> None:
+def write(runs: Runs, method: str, file: str, frame: pd.DataFrame, setting: str = "digits/lda-10") -> None:
     """A tidy file as the experiment's runs would have it."""
     requested = runs.requested
-    cell = requested.experiment.cell(f"digits/{partition}/5-of-100/{method}")
+    cell = requested.experiment.cell(f"{setting}/5-of-100/{method}")
     identities = {run.seed: run.identity for run in cell.runs}
     frame = frame.assign(experiment=requested.experiment.name, **dict(zip(IDS, cell.address.ids, strict=True)))
     frame = frame.assign(identity=[identities[seed] for seed in frame["seed"]], code="")
@@ -111,6 +111,16 @@ def test_parts_of_the_papers_experiment_count_as_it(batch, evaluation, scale, ki
     assert not runs.cells(claim(runs, BEST))
 
 
+def test_a_data_set_with_missing_images_is_other_data(tmp_path):
+    file = tmp_path / "part.yaml"
+    file.write_text(PART.replace("BATCH", "64").replace("EVALUATION", PAPERS), encoding="utf-8")
+    for missing, kind in ((0, "true scale"), (15_328, "other data")):
+        runs = Runs(RequestedExperiment(str(file), tmp_path / "results"))
+        frame = metrics([90.0], rounds=400, every=1).assign(seed=7, missing_images=missing)
+        write(runs, "fedgf", "metrics", frame, "cifar10/lda-0")
+        assert runs.kind == kind
+
+
 def test_other_numbers_of_clients_stand_for_the_papers(tmp_path):
     overrides = {"grid.participation": [{"active": 7}]}
     runs = Runs(RequestedExperiment("fedgf", tmp_path / "results", overrides))
@@ -146,11 +156,11 @@ def test_missing_cells_leave_the_claim_undecided(runs):
 
 def test_counts_are_decided_by_one_seed(runs):
     for method, count in {"fedavg": 2.0, "fedsam": 2.0}.items():
-        for partition in ("lda-0", "lda-10"):
+        for setting in ("digits/lda-0", "digits/lda-10"):
             frame = pd.DataFrame(
                 {"seed": [0], "metric": ["transmissions_per_round"], "value": [count], "definition": ""}
             )
-            write(runs, method, "cost", frame, partition)
+            write(runs, method, "cost", frame, setting)
     assert runs.finding(claim(runs, "transmissions_fedavg_fedsam")).outcome == "holds"
 
 
@@ -176,9 +186,9 @@ def test_the_part_counts_decides_its_claims_by_one_seed(paper: str, tmp_path: Pa
 
 
 def test_the_coefficient_c_is_read_from_the_metrics(runs):
-    for partition, c in {"lda-10": [0.1, 0.12, 0.09], "lda-0": [0.8, 0.81, 0.83]}.items():
+    for setting, c in {"digits/lda-10": [0.1, 0.12, 0.09], "digits/lda-0": [0.8, 0.81, 0.83]}.items():
         frame = metrics([90, 91, 92], rounds=400, every=1)
-        write(runs, "fedgf", "metrics", frame.assign(c=[c[seed] for seed in frame["seed"]]), partition)
+        write(runs, "fedgf", "metrics", frame.assign(c=[c[seed] for seed in frame["seed"]]), setting)
     found = runs.finding(claim(runs, "c_grows_with_heterogeneity_cifar10"))
     assert (found.outcome, found.value) == ("holds", pytest.approx(0.71))
 
