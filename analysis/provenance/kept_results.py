@@ -3,8 +3,11 @@
 results/reproductions/EXPERIMENT/            the archive, without rendered tables and figures
 results/reproductions/EXPERIMENT/logs/       of each run: when it was started, resumed and finished
 
-`python -m analysis.provenance.kept_results EXPERIMENT RESULTS [TARGET ...]` replaces them by those below the folder
-RESULTS. Without targets, everything that the experiment shows must be computed, and its claims.
+`python -m analysis.provenance.kept_results keep EXPERIMENT RESULTS [TARGET ...]` replaces them by those below the
+folder RESULTS. Without targets, everything that the experiment shows must be computed, and its claims.
+
+`python -m analysis.provenance.kept_results restore EXPERIMENT RESULTS` copies the kept runs to RESULTS, so that further
+methods can be trained and analysed there, and kept too.
 """
 
 import re
@@ -12,6 +15,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +30,21 @@ from bench.experiments.files import experiment_names
 from bench.experiments.results import METRICS, ResultPaths
 from bench.files.atomic import write_text
 from bench.files.csv_json import read_checked_json, write_checked_json
+from bench.input.errors import UserError
 from bench.training.run_directory import CONFIG, LOG, RunDirectory
 
 KEPT, LOGS = REPOSITORY / "results" / "reproductions", "logs"
 
 _EVENTS = (
-    "started(?=:)",
+    r"started\b",
     r"resumed after round \d+$",
     r"engine: [^';\n]+$",  # not those that name files of the machine
     r"round (?P<last>\d+) of (?P=last)\b.*$",
 )
-EVENT = re.compile(rf"^(\S+ \S+?),\d+ ({'|'.join(_EVENTS)})", re.MULTILINE)
-"""The lines of a run's log that are kept, with the time to the second: all but evaluations before the last round."""
+EVENT = re.compile(rf"^(\S+ \S+?)(?:,\d+)? ({'|'.join(_EVENTS)})", re.MULTILINE)
+"""The lines of a run's log that are kept, with the time to the second: all but evaluations before the last round. Of a
+kept log, it finds all lines.
+"""
 
 
 def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
@@ -66,6 +74,19 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
         write_text(file, "".join(lines))
 
 
+def restore(experiment: str, results: Path) -> None:
+    """Copy the kept runs, with their logs, to the folder `results`; what is finished there stays as it is."""
+    there = kept(experiment)
+    for cell, runs in groupby(runs_of(there), key=itemgetter(0)):
+        to = ResultPaths(results).cell(there.experiment.name, cell.path)
+        if (to / METRICS).is_file():
+            continue
+        for _, run in runs:
+            shutil.copytree(run.path, to / run.path.name)
+            shutil.copyfile(log_of(KEPT / there.target, cell, run), to / run.path.name / LOG)
+        shutil.copyfile(there.paths.cell(there.experiment.name, cell.path) / METRICS, to / METRICS)
+
+
 def _with_relative_paths(value: Any) -> Any:
     """A configuration without the folders of the machine: paths are relative to the repository where it has the file.
 
@@ -81,8 +102,8 @@ def _with_relative_paths(value: Any) -> Any:
 
 
 def kept(experiment: str) -> RequestedExperiment:
-    """The experiment with the kept results, and with the methods that have some."""
-    return finished(experiment, KEPT / experiment / RESULTS)
+    """The experiment with the kept results, and with the methods that have some; `experiment`: a name, or a file."""
+    return finished(experiment, KEPT / RequestedExperiment(experiment, KEPT).target / RESULTS)
 
 
 def finished(experiment: str, results: Path) -> RequestedExperiment:
@@ -106,4 +127,13 @@ def log_of(folder: Path, cell: CellAddress, run: RunDirectory) -> Path:
 
 
 if __name__ == "__main__":
-    keep(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+    try:
+        match sys.argv[1:]:
+            case ["keep", name, folder, *targets]:
+                keep(name, Path(folder), targets)
+            case ["restore", name, folder]:
+                restore(name, Path(folder))
+            case _:
+                sys.exit(__doc__)
+    except UserError as error:
+        sys.exit(str(error))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from analysis.provenance import kept_results
-from analysis.provenance.kept_results import EVENT, finished, keep, log_of, runs_of
+from analysis.provenance.kept_results import EVENT, finished, keep, kept, log_of, restore, runs_of
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.experiments.results import ResultPaths
@@ -42,12 +42,14 @@ def train(file: Path, results: Path, *methods: str) -> None:
 
 
 def test_what_is_kept_of_a_log():
-    assert [f"{time} {event}" for time, event, _ in EVENT.findall(LOG)] == [
+    lines = [
         "2026-11-25 04:41:11 started",
         "2026-11-25 04:41:11 engine: loop, 1 thread",
         "2026-11-25 05:00:00 resumed after round 1",
         "2026-11-25 05:00:01 round 2 of 2: local loss 1.0441, test accuracy 26.96 %, 126 ms per round",
     ]
+    for log in (LOG, "\n".join(lines)):
+        assert [f"{time} {event}" for time, event, _ in EVENT.findall(log)] == lines
 
 
 def test_finished_methods_are_kept(tmp_path, monkeypatch):
@@ -75,3 +77,26 @@ def test_finished_methods_are_kept(tmp_path, monkeypatch):
     whole = finished(str(file), folder / "results")
     assert whole.experiment.chosen is None
     assert [cell.method for cell, _ in runs_of(whole)] == ["fedavg", "fedsam"]
+
+
+def test_restored_runs_are_kept_with_further_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    file, old, new = tmp_path / "tiny.yaml", tmp_path / "old", tmp_path / "new"
+    file.write_text(TINY, encoding="utf-8")
+    train(file, old, "fedavg")
+    keep(str(file), old, ["tiny_table_accuracy"])
+    before = contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*")
+    assert {Path(name).name for name in before} >= {"metrics.csv", "config.json", "seed-0.log"}
+
+    train(file, new, "fedsam")
+    trained = contents(new, "**/fedsam/**/*")
+    restore(str(file), new)
+    assert contents(new, "**/fedsam/**/*") == trained
+    keep(str(file), new, ["tiny_table_accuracy"])
+    assert [cell.method for cell, _ in runs_of(kept(str(file)))] == ["fedavg", "fedsam"]
+    assert contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*") == before
+
+
+def contents(folder: Path, pattern: str) -> dict[str, bytes]:
+    """The files that match a pattern, by their path below the folder."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.glob(pattern) if file.is_file()}
