@@ -15,7 +15,9 @@ from analysis.layouts.protocol import at_scale, with_requested_value
 from analysis.layouts.tidy import FILES
 from analysis.measures.convergence import incomplete_data
 from analysis.published.numbers import PublishedNumber, find, published
+from analysis.published.transcript import departures
 from analysis.report.requested import RequestedExperiment
+from analysis.tables.fairness import compared, other_evaluation
 from analysis.tables.layout import Column, load_table
 from analysis.tables.published_keys import of_entry
 from analysis.tables.quantities import quantity
@@ -24,14 +26,15 @@ from analysis.verdicts.margins import rules
 from bench.data.sources import parse_source
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.overrides import CONFIG_KEYS
+from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 
 Kind = Literal["true scale", "smoke scale", "other settings", "other data"]
 """What runs are: those of the paper's experiment with its own settings, at smoke scale, or with values set otherwise;
 or those of another experiment, which extends the paper's, on other data. An experiment that extends the paper's, and
-whose parts are parts of the paper, counts as the paper's experiment with some of its cells. A data set of which images
-are missing is other data."""
+whose parts are parts of the paper, counts as the paper's experiment with some of its cells. As for tables, values about
+which the paper says nothing may differ. A data set of which images are missing is other data.
+"""
 
 _TABLES = re.compile(r"Tables? (\d+(?:(?:, | and | to )\d+)*)")
 
@@ -111,11 +114,9 @@ class Runs:
             return "other data"
         if self.requested.experiment.scale != "paper":
             return "smoke scale"
-        if self.requested.is_paper:
-            harmless = {CONFIG_KEYS[key] for key in ("scale", "seeds", "methods")}
-            unchanged = harmless.issuperset(self.requested.overrides)
-        else:
-            unchanged = all(map(self._is_papers_cell, self.requested.experiment.addresses))
+        if self.requested.experiment.report is not None:
+            return "other settings"
+        unchanged = all(map(self._has_papers_settings, self.requested.experiment.addresses))
         return "true scale" if unchanged else "other settings"
 
     @cached_property
@@ -139,12 +140,18 @@ class Runs:
         cells = [cell for claim in self.paper.claims for cell in self.cells(claim)]
         return bool(incomplete_data(self.requested.tidy.gather("metrics", cells)))
 
-    def _is_papers_cell(self, cell: CellAddress) -> bool:
-        """Whether the paper's experiment has the cell, with the same configuration except for the seeds."""
+    def _has_papers_settings(self, cell: CellAddress) -> bool:
+        """Whether the paper's experiment has the cell, and departs from the paper wherever this run does."""
         if not self._papers.has_cell(cell):
             return False
+        ours, theirs = self._runs(cell)
+        departing, _ = compared(self.requested.paper, cell, ours, theirs)
+        return {*departing} <= {*departures(self.requested.paper, cell, theirs)}
+
+    def _runs(self, cell: CellAddress) -> tuple[RunConfig, RunConfig]:
+        """The first run of a cell, and that of the paper's own experiment."""
         ours, theirs = (one.cell(cell.path).runs[0] for one in (self.requested.experiment, self._papers))
-        return ours.with_seed(theirs.seed).identity == theirs.identity
+        return ours, theirs
 
     @cached_property
     def paper(self) -> PaperClaims:
@@ -153,11 +160,18 @@ class Runs:
         return with_requested_value(at_scale(claims, experiment), experiment)
 
     def cells(self, claim: Claim) -> list[CellAddress]:
-        """The cells of a claim that the experiment has, and to which the claim's analysis applies."""
+        """The cells of a claim that the experiment has, to which its analysis applies, and with enough evaluations."""
         experiment, file = self.requested.experiment, claim.column.file
         statement = self._statement(claim)
         cells = [] if statement is None else [cell for cell in statement.cells if experiment.has_cell(cell)]
+        cells = [cell for cell in cells if self._is_evaluated_enough(claim, cell)]
         return cells if file in FILES else [cell for cell in cells if cell.path in self._analysed(file)]
+
+    def _is_evaluated_enough(self, claim: Claim, cell: CellAddress) -> bool:
+        """Whether a cell of the paper has the evaluations on which the claim's quantity depends, as for tables."""
+        if not self._papers.has_cell(cell):
+            return True
+        return not other_evaluation(*self._runs(cell), claim.column, self.paper.final)
 
     def _analysed(self, analysis: str) -> set[str]:
         """The paths of the cells to which an analysis applies; none if the experiment does not allow it."""

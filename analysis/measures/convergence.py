@@ -23,8 +23,8 @@ Better = Literal["higher", "lower", "none"]
 class FinalValue(Frozen):
     """The rule that computes one number from a run's evaluations.
 
-    `best` is optimistic, because it selects the evaluation by the reported number itself. `std_last_n` is the sample
-    standard deviation of the last n evaluations; NaN for fewer than two.
+    `best` is optimistic, because it selects the evaluation by the reported number itself. `std_last_n` is the standard
+    deviation of the last n evaluations with the divisor n, as in FedGF's code; NaN for fewer than two.
     """
 
     rule: Literal["last", "mean_last_n", "std_last_n", "best"] = Field(
@@ -55,7 +55,7 @@ class FinalValue(Frozen):
         return {
             "last": "after the last round",
             "mean_last_n": f"mean over the last {self.n} evaluations",
-            "std_last_n": f"sample standard deviation of the last {self.n} evaluations",
+            "std_last_n": f"standard deviation of the last {self.n} evaluations",
             "best": "best of all evaluations (chosen on the reported data, hence optimistic)",
         }[self.rule]
 
@@ -68,7 +68,7 @@ class FinalValue(Frozen):
         reduce: dict[str, Callable[[pd.Series], float]] = {
             "last": lambda v: v.iloc[-1],
             "mean_last_n": lambda v: v.iloc[-(self.n or 0) :].mean(),
-            "std_last_n": lambda v: v.iloc[-(self.n or 0) :].std(),
+            "std_last_n": lambda v: v.iloc[-(self.n or 0) :].std(ddof=0) if len(v) > 1 else np.nan,
             "best": lambda v: v.max() if better == "higher" else v.min(),
         }
         return float(reduce[self.rule](values))

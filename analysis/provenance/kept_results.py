@@ -6,8 +6,8 @@ results/reproductions/EXPERIMENT/logs/       of each run: when it was started, r
 `python -m analysis.provenance.kept_results keep EXPERIMENT RESULTS [TARGET ...]` replaces them by those below the
 folder RESULTS. Without targets, everything that the experiment shows must be computed, and its claims.
 
-`python -m analysis.provenance.kept_results restore EXPERIMENT RESULTS` copies the kept runs to RESULTS, so that further
-methods can be trained and analysed there, and kept too.
+`python -m analysis.provenance.kept_results restore EXPERIMENT RESULTS` copies the kept runs and analyses to RESULTS, so
+that further methods can be trained and analysed there, and kept too.
 """
 
 import re
@@ -15,8 +15,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +38,16 @@ _EVENTS = (
     r"resumed after round \d+$",
     r"engine: [^';\n]+$",  # not those that name files of the machine
     r"round (?P<last>\d+) of (?P=last)\b.*$",
+    r"(?:finished|diverged|stopped) after round \d+.*$",
 )
 EVENT = re.compile(rf"^(\S+ \S+?)(?:,\d+)? ({'|'.join(_EVENTS)})", re.MULTILINE)
-"""The lines of a run's log that are kept, with the time to the second: all but evaluations before the last round. Of a
-kept log, it finds all lines.
+"""The lines of a run's log that are kept, with the time to the second: start, engine, resumptions, last round and end.
+
+Of a kept log, it finds all lines.
 """
+
+KINDS = ("runs", "analysis", "partitions")
+"""The folders of results that are kept, below each that of the experiment."""
 
 
 def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
@@ -57,9 +60,9 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
     own = [] if experiment in experiment_names() else [experiment]
     with tempfile.TemporaryDirectory() as temporary:
         archive, copy = Path(temporary) / "results.zip", Path(temporary) / RESULTS
-        for folder_of_kind in results.glob(f"*/{requested.experiment.name}"):  # runs, analyses, partitions
-            to = copy / folder_of_kind.relative_to(results)
-            shutil.copytree(folder_of_kind, to, ignore=shutil.ignore_patterns("*.safetensors", ".*"))
+        unfinished = shutil.ignore_patterns("*.safetensors", "*.partial-*", ".*")  # training may continue meanwhile
+        for below in _folders(requested.experiment.name, results):
+            shutil.copytree(results / below, copy / below, ignore=unfinished)
         for _, run in runs_of(RequestedExperiment(experiment, copy, requested.overrides)):
             config = _with_relative_paths(read_checked_json(run.path / CONFIG, run.remedy))
             write_checked_json(run.path / CONFIG, config)
@@ -75,16 +78,25 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
 
 
 def restore(experiment: str, results: Path) -> None:
-    """Copy the kept runs, with their logs, to the folder `results`; what is finished there stays as it is."""
+    """Copy the kept runs, with their logs, and their analyses to the folder `results`; files that are there stay."""
     there = kept(experiment)
-    for cell, runs in groupby(runs_of(there), key=itemgetter(0)):
-        to = ResultPaths(results).cell(there.experiment.name, cell.path)
-        if (to / METRICS).is_file():
-            continue
-        for _, run in runs:
-            shutil.copytree(run.path, to / run.path.name)
-            shutil.copyfile(log_of(KEPT / there.target, cell, run), to / run.path.name / LOG)
-        shutil.copyfile(there.paths.cell(there.experiment.name, cell.path) / METRICS, to / METRICS)
+    for below in _folders(there.experiment.name, there.results):
+        for file in (there.results / below).rglob("*"):
+            _copy_if_missing(file, results / file.relative_to(there.results))
+    for cell, run in runs_of(there):
+        log = results / run.path.relative_to(there.results) / LOG
+        _copy_if_missing(log_of(KEPT / there.target, cell, run), log)
+
+
+def _folders(experiment: str, results: Path) -> list[Path]:
+    """The folders of an experiment that are kept, relative to that of all results."""
+    return [Path(kind) / experiment for kind in KINDS if (results / kind / experiment).is_dir()]
+
+
+def _copy_if_missing(file: Path, copy: Path) -> None:
+    if file.is_file() and not copy.exists():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
 
 
 def _with_relative_paths(value: Any) -> Any:

@@ -69,15 +69,24 @@ def fairness(
             return Fairness("not a setting of the paper")
         run, own = (one.cell(cell.path).runs[0] for one in (experiment, papers_own))
         meant = _departs_as_meant(run, own, column)
-        departing |= dict.fromkeys(one for one in departures(paper, cell, run) if one.key not in meant)
-        for one in silent_differences(paper, cell, run, own):
-            if one.key in ESSENTIAL:
-                departing[Departure(one.key, one.here, one.own, "")] = None
-            else:
-                silent[one] = None
-        if not departing and (why := _other_evaluation(run, own, column, of_table)):
+        departs, differs = compared(paper, cell, run, own)
+        departing |= dict.fromkeys(one for one in departs if one.key not in meant)
+        silent |= dict.fromkeys(differs)
+        if not departing and (why := other_evaluation(run, own, column, of_table)):
             return Fairness(why)
     return Fairness(DEPARTS if departing else "", tuple(departing), tuple(silent))
+
+
+def compared(
+    paper: str, cell: CellAddress, run: RunConfig, own: RunConfig
+) -> tuple[tuple[Departure, ...], tuple[Difference, ...]]:
+    """Where the settings of a run of this cell depart from the paper, and where they differ but the paper is silent.
+
+    `own`: the run of the paper's own experiment. Seeds, engine and evaluation may always differ.
+    """
+    silent = silent_differences(paper, cell, run, own)
+    essential = [Departure(one.key, one.here, one.own, "") for one in silent if one.key in ESSENTIAL]
+    return (*departures(paper, cell, run), *essential), tuple(one for one in silent if one.key not in ESSENTIAL)
 
 
 def _departs_as_meant(run: RunConfig, own: RunConfig, column: Column) -> set[str]:
@@ -98,7 +107,7 @@ def has_reading(runs: Iterable[tuple[RunConfig, RunConfig]], column: Column) -> 
     return not pairs or any(_departs_as_meant(run, own, column) == departs for run, own in pairs)
 
 
-def _other_evaluation(run: RunConfig, own: RunConfig, column: Column, of_table: FinalValue) -> str:
+def other_evaluation(run: RunConfig, own: RunConfig, column: Column, of_table: FinalValue) -> str:
     """Why a column needs other evaluations than those of a run; empty if it does not.
 
     The first round that reaches a target depends on all evaluations, so it needs at least those of the paper's own
@@ -113,7 +122,7 @@ def _other_evaluation(run: RunConfig, own: RunConfig, column: Column, of_table: 
         same_images = run.evaluation.training_images == own.evaluation.training_images
         return "" if same_images and run.evaluated_rounds == own.evaluated_rounds else "evaluated otherwise"
     needed = own.evaluated_rounds if is_target else set()
-    if shown.file == "metrics":
+    if shown.file == "metrics" and not shown.in_each_round:
         needed = _needed(rule_of(column, of_table), int(run.training.rounds * shown.share))
     return "" if needed <= run.evaluated_rounds else "evaluated too rarely"
 

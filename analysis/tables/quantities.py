@@ -11,7 +11,8 @@ class Quantity:
     """One quantity. In the file `metrics` it is a column with one value per round, in analyses one row per run.
 
     A quantity may be derived from another `column` of `metrics`: from the evaluations of the first `share` of the
-    rounds, or as sample standard deviation over the last `deviation_over` evaluations.
+    rounds, or as standard deviation over the last `deviation_over` evaluations. `in_each_round`: it is known in each
+    round, without an evaluation.
     """
 
     file: str
@@ -20,6 +21,7 @@ class Quantity:
     column: str = ""
     share: float = 1.0
     deviation_over: int | None = None
+    in_each_round: bool = False
 
 
 CLIENTS: dict[str, tuple[str, Better]] = {
@@ -52,9 +54,9 @@ QUANTITIES = {
     "test_loss": Quantity("metrics", "test loss", "lower"),
     "train_accuracy": Quantity("metrics", "training accuracy (%)", "higher"),
     "train_loss": Quantity("metrics", "training loss", "lower"),
-    "local_loss": Quantity("metrics", "mean local loss", "lower"),
-    "client_drift": Quantity("metrics", "client drift", "none"),
-    "c": Quantity("metrics", "coefficient c of FedGF", "none"),
+    "local_loss": Quantity("metrics", "mean local loss", "lower", in_each_round=True),
+    "client_drift": Quantity("metrics", "client drift", "none", in_each_round=True),
+    "c": Quantity("metrics", "coefficient c of FedGF", "none", in_each_round=True),
     "lambda_max": Quantity("hessian", "largest Hessian eigenvalue λ_max", "lower"),
     "lambda_ratio_1_5": Quantity("hessian", "eigenvalue ratio λ_1/λ_5", "lower"),
     "lambda_residual": Quantity("hessian", "residual of the λ_max eigenpair", "none"),

@@ -96,7 +96,7 @@ PAPERS = "{every: 1, last: null, snapshot_every: 10000}"
     [
         (64, PAPERS, "paper", "true scale"),
         (32, PAPERS, "paper", "other settings"),
-        (64, "{every: 10}", "paper", "other settings"),
+        (64, "{every: 10, last: 100}", "paper", "true scale"),
         (64, PAPERS, "smoke", "smoke scale"),
     ],
 )
@@ -109,6 +109,25 @@ def test_parts_of_the_papers_experiment_count_as_it(batch, evaluation, scale, ki
     assert runs.cells(claim(runs, "gain_cifar10_alpha0"))
     assert not runs.cells(claim(runs, "gain_cifar100_alpha0")), "only the claims about these parts are decided"
     assert not runs.cells(claim(runs, BEST))
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "enough"), [("{every: 10, last: 100}", True), ("{every: 10, last: null}", False)]
+)
+def test_claims_need_the_evaluations_of_the_paper(evaluation, enough, tmp_path):
+    """Accuracies are means of the last 100 evaluations; the first round with an accuracy depends on all of them."""
+    file = tmp_path / "part.yaml"
+    file.write_text(PART.replace("BATCH", "64").replace("EVALUATION", evaluation), encoding="utf-8")
+    runs = Runs(RequestedExperiment(str(file), tmp_path / "results"))
+    assert bool(runs.cells(claim(runs, "gain_cifar10_alpha0"))) is enough
+    assert not runs.cells(claim(runs, "transmissions_factor_cifar10_alpha0"))
+    assert runs.cells(claim(runs, "c_one_alpha0")), "c is known of each round"
+
+
+def test_the_kept_experiment_counts_as_the_papers(tmp_path):
+    runs = Runs(RequestedExperiment("fedgf_cifar10", tmp_path / "results"))
+    assert runs.kind == "true scale"
+    assert runs.cells(claim(runs, "gain_cifar10_alpha0"))
 
 
 def test_a_data_set_with_missing_images_is_other_data(tmp_path):
@@ -202,6 +221,8 @@ def test_the_coefficient_c_is_read_from_the_metrics(runs):
         ({"scale": "smoke"}, "smoke scale"),
         ({"scale": "smoke", "training.rounds": 3}, "smoke scale"),
         ({"training.rounds": 3}, "other settings"),
+        ({"training.precision": "bf16"}, "true scale"),
+        ({"report": "best"}, "other settings"),
     ],
 )
 def test_kinds_of_runs(overrides, kind):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from analysis.analyses.run_analysis import run_analysis
 from analysis.provenance import kept_results
 from analysis.provenance.kept_results import EVENT, finished, keep, kept, log_of, restore, runs_of
 from analysis.report.requested import RequestedExperiment
@@ -31,6 +32,7 @@ LOG = """\
 2026-11-25 04:41:12,000 round 1 of 2: local loss 1.1441, test accuracy 16.96 %, 126 ms per round
 2026-11-25 05:00:00,000 resumed after round 1
 2026-11-25 05:00:01,000 round 2 of 2: local loss 1.0441, test accuracy 26.96 %, 126 ms per round
+2026-11-25 05:00:01,100 finished after round 2, 0.3 s of training, 0.1 s of evaluation
 """
 
 
@@ -47,6 +49,7 @@ def test_what_is_kept_of_a_log():
         "2026-11-25 04:41:11 engine: loop, 1 thread",
         "2026-11-25 05:00:00 resumed after round 1",
         "2026-11-25 05:00:01 round 2 of 2: local loss 1.0441, test accuracy 26.96 %, 126 ms per round",
+        "2026-11-25 05:00:01 finished after round 2, 0.3 s of training, 0.1 s of evaluation",
     ]
     for log in (LOG, "\n".join(lines)):
         assert [f"{time} {event}" for time, event, _ in EVENT.findall(log)] == lines
@@ -63,7 +66,11 @@ def test_finished_methods_are_kept(tmp_path, monkeypatch):
     [(cell, run)] = runs_of(there)
     lines = log_of(folder, cell, run).read_text(encoding="utf-8").splitlines()
     events = [re.sub(r"^\S+ \S+ |[:,].*", "", line) for line in lines]
-    assert (events[0], set(events[1:-1]), events[-1]) == ("started", {"engine"}, "round 2 of 2")
+    assert (events[0], set(events[1:-2]), events[-2:]) == (
+        "started",
+        {"engine"},
+        ["round 2 of 2", "finished after round 2"],
+    )
     assert not (folder / "results" / "reports").exists()
     entry = Tables(there).filled("accuracy").entries[0][0][0]
     assert entry.mean == run.metrics()["test_accuracy"].iloc[-1]
@@ -79,22 +86,33 @@ def test_finished_methods_are_kept(tmp_path, monkeypatch):
     assert [cell.method for cell, _ in runs_of(whole)] == ["fedavg", "fedsam"]
 
 
-def test_restored_runs_are_kept_with_further_ones(tmp_path, monkeypatch):
+def test_what_is_restored_is_kept_with_further_runs(tmp_path, monkeypatch):
+    """An analysis that needs the final model, which is not kept, stays, too."""
     monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
     file, old, new = tmp_path / "tiny.yaml", tmp_path / "old", tmp_path / "new"
     file.write_text(TINY, encoding="utf-8")
-    train(file, old, "fedavg")
-    keep(str(file), old, ["tiny_table_accuracy"])
+    targets = ["tiny_table_accuracy", "tiny_analysis_clients"]
+    train_and_analyse(file, old, "fedavg")
+    keep(str(file), old, targets)
     before = contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*")
-    assert {Path(name).name for name in before} >= {"metrics.csv", "config.json", "seed-0.log"}
+    assert {Path(name).name for name in before} >= {"metrics.csv", "config.json", "seed-0.log", "clients.csv"}
 
-    train(file, new, "fedsam")
-    trained = contents(new, "**/fedsam/**/*")
+    train_and_analyse(file, new, "fedsam")
+    computed = contents(new, "**/fedsam/**/*")
     restore(str(file), new)
-    assert contents(new, "**/fedsam/**/*") == trained
-    keep(str(file), new, ["tiny_table_accuracy"])
+    restore(str(file), new)
+    assert contents(new, "**/fedsam/**/*") == computed
+    keep(str(file), new, targets)
     assert [cell.method for cell, _ in runs_of(kept(str(file)))] == ["fedavg", "fedsam"]
     assert contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*") == before
+
+
+def train_and_analyse(file: Path, results: Path, method: str) -> None:
+    train(file, results, method)
+    requested = RequestedExperiment(str(file), results)
+    [cell] = [cell for cell in requested.experiment.addresses if cell.method == method]
+    folder, tidy = requested.paths.cell("tiny", cell.path), requested.tidy.path("clients", cell)
+    run_analysis(requested.analyses["clients"], folder, tidy, CPU, silent)
 
 
 def contents(folder: Path, pattern: str) -> dict[str, bytes]:
