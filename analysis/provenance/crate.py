@@ -74,7 +74,8 @@ def readme(contents: Contents) -> str:
     """The README of the archive."""
     commands = [shlex.join(["fedflat", *words, *contents.options]) for words in contents.commands]
     models = "with models and states" if contents.has_models else "without models and states"
-    summary = f"{len(contents.runs)} runs, {models}. Exported by {_code()}."
+    runs = f"{len(contents.runs)} run{'s' * (len(contents.runs) != 1)}"
+    summary = f"{runs}, {models}. Exported by {_code()}."
     rendering = [
         "No training is needed. Install FedFlat, if possible the version above, and run in this folder:",
         "",

@@ -13,8 +13,6 @@ import matplotlib
 import numpy as np
 import pandas as pd
 
-from analysis.claims.evidence import Printed, Runs
-from analysis.claims.page import LEGEND, judged, stated
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.pages.part import Part, rewrite
 from analysis.comparison.pages.table import ReportTable, number
@@ -79,33 +77,38 @@ RULES: Mapping[str, Callable[[pd.Series], float]] = {
     "best of the last 100": lambda values: FinalValue.named("best").of(values.iloc[-100:], "higher"),
     "best of all": lambda values: FinalValue.named("best").of(values, "higher"),
 }
-"""How papers report the accuracy of a run; most do not say which they use."""
+"""Rules by which the accuracy of a run can be reported."""
 
 _RESUMED = re.compile(r"resumed after round (\d+)")
 
 
 def runs(requested: RequestedExperiment) -> Part:
     """Where the runs were computed, and how long they took."""
-    titles = method_titles(requested.experiment)
-    found = [(name, cell, run) for name in VERSIONS for cell, run in runs_of(kept(name))]
-    rows = [(titles[cell.method], VERSIONS[name].images, *_effort(name, cell, run)) for name, cell, run in found]
-    header = ("method", "images", "rounds", "hours", "resumed after round", "ended", "machine", "precision", "code")
+    found = [(one, cell, run) for one in map(kept, VERSIONS) for cell, run in runs_of(one)]
+    rows = [(_label(one, cell, run), VERSIONS[one.target].images, *_effort(one, cell, run)) for one, cell, run in found]
+    header = ("method", "images", "rounds", "hours", "resumed after round", "end (UTC)", "machine", "precision", "code")
     frame = pd.DataFrame(rows, columns=list(header))
     hours = sum(run.provenance["seconds"] for _, _, run in found) / 3600
-    about = "Hours are those of training and evaluation. A resumed run has the bits of one that was not interrupted."
-    table = ReportTable("runs", Caption("Runs", about), header, tuple(rows), frame)
+    about = "Hours are those of training and evaluation. Interrupting and resuming a run changes no bit of its result."
+    table = ReportTable("runs", Caption("Hours and machines", about), header, tuple(rows), frame)
     return Part([f"{len(found)} run{'s' * (len(found) > 1)}, {hours:.1f} hours of one core."], tables=[table])
 
 
-def _effort(name: str, cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
+def _label(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory) -> str:
+    """The name of a run's method; of one of several seeds, with its seed."""
+    title = method_titles(requested.experiment)[cell.method]
+    return title if len(requested.experiment.grid.seeds) == 1 else f"{title}, seed {run.config.seed}"
+
+
+def _effort(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
     about = run.provenance
     threads = about["threads"]
-    log = log_of(KEPT / name, cell, run)
+    log = log_of(KEPT / requested.target, cell, run)
     resumed = _RESUMED.findall(log.read_text(encoding="utf-8"))
     return (
         f"{int(run.metrics()['round'].max()):,}",
         f"{about['seconds'] / 3600:.2f}",
-        ", ".join(resumed) or "–",
+        ", ".join(f"{int(last):,}" for last in resumed) or "–",
         str(about["ended"])[:16].replace("T", " "),
         f"{about['processor']}, {threads} thread{'s' * (threads > 1)}, {about['device']}",
         str(about["precision"]),
@@ -117,18 +120,36 @@ def accuracy(requested: RequestedExperiment) -> Part:
     """The table of final accuracies, and how much they depend on the rule by which a run is reported."""
     about = (
         "Test accuracy (%) by four rules, in brackets the difference from the printed number in points. Best of all: "
-        "of all evaluated rounds."
+        "of all evaluations, which are those of every tenth round and of each of the last 100."
     )
-    rules = _by_rule("protocol", Caption("Rules of reporting", f"{about} {ERROR}"), _printed_runs(requested))
-    return Part(
-        (), tables=[rules], blocks=[_table(requested, VERSIONS[EXPERIMENT].accuracy), _table(requested, DEVIATION)]
+    found = _printed_runs(requested)
+    rules = _by_rule("protocol", Caption("Rules of reporting", f"{about} {ERROR}"), found)
+    tables = [_table(requested, name) for name in (VERSIONS[EXPERIMENT].accuracy, DEVIATION)]
+    return Part([_gap(one) for one in found], tables=[rules], blocks=tables)
+
+
+def _gap(one: "_PrintedRun") -> str:
+    """How far a run is from the printed number, and whether its accuracy still rises."""
+    accuracies = one.accuracies
+    gap, error = RULES[MEAN](accuracies) - one.printed, standard_error(accuracies)
+    regular = accuracies[accuracies.index % 10 == 0]
+    before, last = (regular.iloc[start:][:100] for start in (-200, -100))
+    return (
+        f"{one.label}: the {MEAN} is {abs(gap):.2f} points {'below' if gap < 0 else 'above'} the printed number, "
+        f"{abs(gap) / error:.1f} times its standard error. Mean of the evaluations of every tenth round: "
+        f"{before.mean():.1f} % in rounds {_span(before)}, {last.mean():.1f} % in rounds {_span(last)}."
     )
+
+
+def _span(values: pd.Series) -> str:
+    """The first and last round of evaluations."""
+    return f"{values.index[0]:,} to {values.index[-1]:,}"
 
 
 def images(requested: RequestedExperiment) -> Part:
     """The methods that were trained on several versions of the images."""
     versions = {name: _printed_runs(kept(name)) for name in VERSIONS}
-    methods = Counter(one.method for runs in versions.values() for one in runs)
+    methods = Counter(method for runs in versions.values() for method in {one.method for one in runs})
     found = [
         one._replace(label=f"{one.label}, {VERSIONS[name].images}")
         for name, runs in versions.items()
@@ -136,10 +157,14 @@ def images(requested: RequestedExperiment) -> Part:
         if methods[one.method] > 1
     ]
     about = (
-        "Test accuracy (%) of the same method on versions of the images, in brackets the difference from the number "
-        "that the paper prints for the version; for JPEG images, from the number that is printed for CIFAR-10."
+        "Test accuracy (%) of the same method on versions of the images, in brackets the difference from the printed "
+        "number. No paper prints numbers for JPEG images, so they are compared with those for CIFAR-10."
     )
-    return Part((), [_curves(found)], [_by_rule("images", Caption("Images", f"{about} {ERROR}"), found)])
+    return Part(
+        (),
+        [_curves(found)],
+        [_by_rule("images", Caption("Accuracy by version of the images", f"{about} {ERROR}"), found)],
+    )
 
 
 def _curves(found: Sequence["_PrintedRun"]) -> ReportFigure:
@@ -160,7 +185,7 @@ def _curves(found: Sequence["_PrintedRun"]) -> ReportFigure:
         draw_legend(body, looks, WIDTH)
     about = (
         f"Accuracy of the global model on the test images. Each point is the mean of {WINDOW} neighbouring evaluations "
-        "of one run."
+        "of one run, which are those of every tenth round and of each of the last 100."
     )
     return ReportFigure("images", Caption("Convergence by version of the images", about), pd.concat(shown), figure)
 
@@ -180,12 +205,11 @@ class _PrintedRun(NamedTuple):
 
 
 def _printed_runs(requested: RequestedExperiment) -> list[_PrintedRun]:
-    experiment = requested.experiment
-    table, titles = Tables(requested).filled(VERSIONS[experiment.name].accuracy), method_titles(experiment)
+    table = Tables(requested).filled(VERSIONS[requested.target].accuracy)
     pairs = zip(table.layout.methods, table.published[0], strict=True)
     numbers = {method: one.number.value for method, (one,) in pairs if one.number is not None}
     return [
-        _PrintedRun(cell.method, titles[cell.method], printed, run)
+        _PrintedRun(cell.method, _label(requested, cell, run), printed, run)
         for cell, run in runs_of(requested)
         if (printed := numbers.get(cell.method)) is not None
     ]
@@ -214,45 +238,15 @@ def standard_error(accuracies: pd.Series) -> float:
     return float(last.groupby(np.arange(len(last)) // BATCH_ROUNDS).mean().std() / (len(last) / BATCH_ROUNDS) ** 0.5)
 
 
-def communication(requested: RequestedExperiment) -> Part:
-    """Models sent until FedAvg's accuracy."""
-    return Part((), blocks=[_table(requested, "4")])
-
-
 def convergence(requested: RequestedExperiment) -> Part:
     """Accuracy over rounds."""
-    return Part((), [_figure(requested, "4a")])
-
-
-def coefficient(requested: RequestedExperiment) -> Part:
-    """FedGF's coefficient over rounds."""
-    return Part((), [_figure(requested, "10")])
-
-
-def flatness(requested: RequestedExperiment) -> Part:
-    """Measures of the final models, and the loss around them."""
-    return Part((), [_figure(requested, "9")], blocks=[_table(requested, "8")])
-
-
-def claims(requested: RequestedExperiment) -> Part:
-    """The claims that these runs concern."""
-    evidence = Runs(requested)
-    rows = [row for row in judged(Printed(requested.paper), evidence) if row.measured is not None]
-    texts = [(row.claim.id, stated(row.claim), *row.numbers) for row in rows]
-    header = ("claim", "stated", "print", "measured", "95 % interval", "decision")
-    title = f"Claims of {requested.paper}, compared with these runs ({evidence.kind})"
-    frame = pd.DataFrame(texts, columns=list(header))
-    findings = [row.measured for row in rows if row.measured is not None and row.measured.value is not None]
-    agreeing = sum(finding.margin >= 0 for finding in findings)
-    sentence = (
-        f"{agreeing} of {len(findings)} claims agree with what was measured. An interval, and so a decision, needs "
-        "several seeds; counts of models need none."
-    )
-    return Part([sentence], tables=[ReportTable("claims", Caption(title, LEGEND), header, tuple(texts), frame)])
+    layout, tidy = Figures(requested).rendered_layout("4a"), requested.tidy
+    frame: Any = tidy.gather(layout.file, layout.cells(requested.experiment))
+    return Part((), [ReportFigure("convergence", caption(layout, tidy), frame, draw(layout, tidy))])
 
 
 PARTS: Mapping[str, Callable[[RequestedExperiment], Part]] = {
-    made.__name__: made for made in (runs, accuracy, images, communication, convergence, coefficient, flatness, claims)
+    made.__name__: made for made in (runs, accuracy, convergence, images)
 }
 
 
@@ -264,12 +258,6 @@ def parts() -> dict[str, Part]:
 
 def _table(requested: RequestedExperiment, name: str) -> str:
     return f"### Table {name}\n\n{FORMATS['md'](Tables(requested).filled(name))}"
-
-
-def _figure(requested: RequestedExperiment, name: str) -> ReportFigure:
-    layout, tidy = Figures(requested).rendered_layout(name), requested.tidy
-    frame: Any = tidy.gather(layout.file, layout.cells(requested.experiment))
-    return ReportFigure(f"{requested.target}_{name}", caption(layout, tidy), frame, draw(layout, tidy))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""The methods that FedGF's paper compares train the same models as its released code, on the same mini-batches.
+"""The methods that FedGF's paper compares train the same models as its released code, on the same batches.
 
-The code is not in the repository. FEDFLAT_OFFICIAL_FEDGF names the folder of a clone of
-https://github.com/hwan-sig/Official-FedGF; without it, these tests are skipped.
+Each local step uses all data of its client. The code is not in the repository. FEDFLAT_OFFICIAL_FEDGF names the folder
+of a clone of https://github.com/hwan-sig/Official-FedGF (compared: commit 36233b7); without it, the tests are skipped:
+
+    FEDFLAT_OFFICIAL_FEDGF=../Official-FedGF python -m pytest tests/bench/methods/test_official_fedgf.py
 """
 
 import os
