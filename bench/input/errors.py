@@ -30,7 +30,7 @@ class SeveralMistakesError(UserError):
         shown = self.mistakes[:MOST_NAMES]
         hidden = len(self.mistakes) - len(shown)
         more = [f"and {hidden} more"] if hidden else []
-        Exception.__init__(self, "\n  ".join([one_line(f"{where}: {len(self.mistakes)} mistakes"), *shown, *more]))
+        Exception.__init__(self, "\n  ".join([one_line(f"{where}: {len(self.mistakes)} problems"), *shown, *more]))
 
 
 def distinct(mistakes: Iterable[str]) -> tuple[str, ...]:

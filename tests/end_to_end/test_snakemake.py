@@ -89,7 +89,7 @@ def test_missing_data_are_reported_before_the_first_job(tmp_path):
     done = run(arguments, env=env)
     assert done.returncode != 0
     *_, head, ten, hundred = done.stderr.splitlines()
-    assert head == "fedflat: data sets and weights: 2 mistakes"
+    assert head == "fedflat: data sets and weights: 2 problems"
     for name, line in {"cifar10": ten, "cifar100": hundred}.items():
         assert line.startswith(f"  data set {name}: '{tmp_path}/data/")
         assert line.count(f"or run 'fedflat data prepare {name} --download") == 1

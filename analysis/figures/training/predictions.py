@@ -49,7 +49,7 @@ class PredictionsLayout(OneSeedLayout, OneSettingLayout):
 
     needs: ClassVar[str] = "predictions"
     kind: Literal["predictions"] = "predictions"
-    elsewhere: dict[str, Selection] = Field(
+    select_by_method: dict[str, Selection] = Field(
         default={},
         description="by method, the fields of its setting that differ from `select`: another part of the experiment "
         "with the same test images",
@@ -57,13 +57,13 @@ class PredictionsLayout(OneSeedLayout, OneSettingLayout):
 
     @model_validator(mode="after")
     def _known_methods(self) -> "PredictionsLayout":
-        for method in self.elsewhere:
+        for method in self.select_by_method:
             if method not in self.methods:
-                raise unknown("method of the figure in elsewhere", method, self.methods)
+                raise unknown("method in select_by_method", method, self.methods)
         return self
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """That of `select`, and those of the shown methods in `elsewhere`."""
+        """That of `select`, and those of `select_by_method`."""
         others = (self._cell(method, experiment).setting for method in self.methods)
         return tuple(dict.fromkeys([*super().settings(experiment), *others]))
 
@@ -73,7 +73,7 @@ class PredictionsLayout(OneSeedLayout, OneSettingLayout):
         return tuple(cell for cell in super().cells(experiment) if cell in own)
 
     def _cell(self, method: str, experiment: Experiment) -> CellAddress:
-        selection = self.select.narrowed(self.elsewhere.get(method, Selection()))
+        selection = self.select.narrowed(self.select_by_method.get(method, Selection()))
         return CellAddress(selection.setting(experiment), method)
 
     def statistics(self, frame: pd.DataFrame) -> str:

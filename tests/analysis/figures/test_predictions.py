@@ -125,7 +125,7 @@ title: Two parts
 caption: Test images.
 methods: [fedavg, silobn]
 select: {dataset: averaged}
-elsewhere: {silobn: {dataset: kept}}
+select_by_method: {silobn: {dataset: kept}}
 """
 
 
@@ -165,7 +165,7 @@ def test_a_figure_shows_methods_of_two_parts(two_parts: Path) -> None:
     [
         (("dataset: kept", "dataset: others"), "images of others/by_group/2-of-4/silobn are not those of averaged/"),
         (("dataset: kept", "dataset: keep"), "unknown dataset of experiment two 'keep'; did you mean 'kept'"),
-        (("{silobn:", "{silo:"), "unknown method of the figure in elsewhere 'silo'; did you mean 'silobn'"),
+        (("{silobn:", "{silo:"), "unknown method in select_by_method 'silo'; did you mean 'silobn'"),
     ],
 )
 def test_a_figure_with_a_wrong_second_part_is_refused(change: tuple[str, str], message: str, two_parts: Path) -> None:

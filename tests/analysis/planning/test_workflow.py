@@ -215,7 +215,7 @@ def test_missing_data_sets_are_named_once_and_one_per_line(tmp_path, monkeypatch
     with pytest.raises(SystemExit):
         flow.require_data([("train", cell) for cell in cells])
     first, *lines = capsys.readouterr().err.splitlines()
-    assert first == "fedflat: data sets and weights: 2 mistakes"
+    assert first == "fedflat: data sets and weights: 2 problems"
     assert [line.split(": ")[0] for line in lines] == ["  data set domainnet", "  data set officehome"]
     assert all(line.count("is missing") == 1 for line in lines)
 
@@ -438,7 +438,7 @@ def test_all_mistakes_of_own_layouts_are_reported_before_anything_is_planned(tmp
     with pytest.raises(UserError) as error:
         Workflow.of({"experiments": [str(own / "experiments.yaml")]})
     first, *lines = str(error.value).splitlines()
-    assert first == "layouts of experiment mini: 5 mistakes"
+    assert first == "layouts of experiment mini: 5 problems"
     for place, mistake in (
         ("accuracy", "unknown method of experiment mini 'fedsma'; did you mean 'fedsam'?"),
         ("convergence", "has no kind (allowed: "),

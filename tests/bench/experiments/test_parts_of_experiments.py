@@ -187,7 +187,7 @@ def test_mistakes_of_methods_are_listed_with_labels_of_no_partition(tmp_path: Pa
     where = "where: {dirichlet-0.7: {hyperparameters: {rho: 2}}}"
     methods = f"{{fedsam: {{{where}}}, fedavg: {{training: {{lrr: 1}}}}}}"
     (file := tmp_path / "mine.yaml").write_text(f"name: mine\nextends: quick\nmethods: {methods}\n", "utf-8")
-    with pytest.raises(UserError, match=r"2 mistakes\n.*'dirichlet-0.7'.*\n.*'lrr'"):
+    with pytest.raises(UserError, match=r"2 problems\n.*'dirichlet-0.7'.*\n.*'lrr'"):
         load_experiment(str(file))
 
 

@@ -55,7 +55,7 @@ def test_every_section_of_a_file_and_every_method_is_checked(tmp_path: Path) -> 
     with pytest.raises(SeveralMistakesError) as error:
         load_experiment(str(file))
     first, *lines = str(error.value).splitlines()
-    assert first == f"{file}: {len(FOUND)} mistakes"
+    assert first == f"{file}: {len(FOUND)} problems"
     for text in FOUND:
         assert sum(line.startswith(f"  {text}") for line in lines) == 1, text
     assert len(lines) == len(FOUND)
@@ -65,7 +65,7 @@ def test_mistakes_that_only_show_in_cells_are_listed_once_for_each_method(tmp_pa
     file = tmp_path / "wrong.yaml"
     methods = "{fedavg: {training: {lr: 0}}, fedsam: {hyperparameters: {rho: -1}}, feddyn: {}}"
     file.write_text(f"name: wrong\nextends: quick\nmethods: {methods}\n", encoding="utf-8")
-    with pytest.raises(SeveralMistakesError, match=r"^experiment wrong: 2 mistakes\n") as error:
+    with pytest.raises(SeveralMistakesError, match=r"^experiment wrong: 2 problems\n") as error:
         load_experiment(str(file)).cells()
     assert len(error.value.mistakes) == 2, "feddyn has the values of quick, and each mistake is named once"
 
