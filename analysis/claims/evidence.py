@@ -137,11 +137,11 @@ class Runs:
     @cached_property
     def _images_are_missing(self) -> bool:
         """Whether a run that decides a claim was trained on a published data set with missing images."""
-        cells = [cell for claim in self.paper.claims for cell in self.cells(claim)]
-        return bool(incomplete_data(self.requested.tidy.gather("metrics", cells)))
+        cells = dict.fromkeys(cell for claim in self.paper.claims for cell in self.cells(claim))
+        return any(incomplete_data(self.requested.tidy.gather("metrics", [cell])) for cell in cells)
 
     def _has_papers_settings(self, cell: CellAddress) -> bool:
-        """Whether the paper's experiment has the cell, and departs from the paper wherever this run does."""
+        """Whether the paper has the cell, and these runs depart from it only where its own experiment does, too."""
         if not self._papers.has_cell(cell):
             return False
         ours, theirs = self._runs(cell)

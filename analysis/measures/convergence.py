@@ -68,10 +68,14 @@ class FinalValue(Frozen):
         reduce: dict[str, Callable[[pd.Series], float]] = {
             "last": lambda v: v.iloc[-1],
             "mean_last_n": lambda v: v.iloc[-(self.n or 0) :].mean(),
-            "std_last_n": lambda v: v.iloc[-(self.n or 0) :].std(ddof=0) if len(v) > 1 else np.nan,
+            "std_last_n": lambda v: _deviation(v.iloc[-(self.n or 0) :]),
             "best": lambda v: v.max() if better == "higher" else v.min(),
         }
         return float(reduce[self.rule](values))
+
+
+def _deviation(values: pd.Series) -> float:
+    return values.std(ddof=0) if len(values) > 1 else np.nan
 
 
 def reported(release: Release | None) -> FinalValue:

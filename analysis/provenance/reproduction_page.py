@@ -29,7 +29,6 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables.formats import FORMATS
 from bench.experiments.address import CellAddress
-from bench.files.marked_text import marks
 from bench.training.run_directory import RunDirectory
 
 EXPERIMENT = "fedgf_cifar10"
@@ -251,9 +250,9 @@ PARTS: Mapping[str, Callable[[RequestedExperiment], Part]] = {
 
 
 def parts() -> dict[str, Part]:
-    """The generated parts that the page has, by name."""
-    text, requested = PAGE.read_text(encoding="utf-8"), kept(EXPERIMENT)
-    return {name: part(requested) for name, part in PARTS.items() if marks(name)[0] in text}
+    """The generated parts of the page, by name."""
+    requested = kept(EXPERIMENT)
+    return {name: part(requested) for name, part in PARTS.items()}
 
 
 def _table(requested: RequestedExperiment, name: str) -> str:

@@ -142,3 +142,9 @@ def test_neighbour_means_of_each_run_alone() -> None:
     assert math.isnan(three[2])
     assert neighbour_means(frame, "test_accuracy", 1).equals(frame)
     assert neighbour_means(frame, "test_accuracy", 3, every=2)["round"].tolist() == [2, 4, 2, 4]
+
+
+def test_the_deviation_of_evaluations_has_the_divisor_n() -> None:
+    values = pd.Series([50.0, 0.0, 2.0])
+    assert FinalValue(rule="std_last_n", n=2).of(values, "lower") == 1
+    assert math.isnan(FinalValue(rule="std_last_n", n=1).of(values, "lower"))
