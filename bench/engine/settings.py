@@ -12,10 +12,11 @@ class EngineSettings(Frozen):
 
     in_words: ClassVar[str] = "engine"
 
-    backend: Literal["auto", "loop", "parallel", "cohort", "graph"] = Field(
+    backend: Literal["auto", "loop", "parallel", "cohort", "graph", "branches"] = Field(
         default="auto",
         description="loop: one client after another; parallel: several clients at the same time, each on one core; "
-        "cohort: all active clients in one batched call; graph: each local step of a cohort as one CUDA graph",
+        "cohort: all active clients in one batched call; graph: each local step of a cohort as one CUDA graph; "
+        "branches: a graph in which each client is a branch of its own",
     )
     seeds: Literal["auto", "together", "apart"] = Field(
         default="auto",
@@ -27,7 +28,7 @@ class EngineSettings(Frozen):
     convolution: Literal["auto", "grouped", "im2col"] = Field(
         default="auto",
         description="convolutions in a cohort, whose weights differ between clients: grouped convolutions, or products "
-        "of matrices, which need more memory",
+        "of matrices for images of few channels, which need more memory",
     )
     checkpoint_seconds: float = Field(
         default=60,

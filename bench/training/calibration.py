@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
+from bench.engine.backends import BACKENDS, COHORTS, GRAPHS
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import Broadcast, LocalResult, LocalTraining, LocalWork
 from bench.engine.settings import EngineSettings
@@ -143,7 +144,7 @@ def unmeasured(setup: Trainable) -> EngineChoice:
     """
     _refuse_graph_without_gpu(setup)
     settings, threads = setup.engine, torch.get_num_threads()
-    if settings.backend in ("cohort", "graph"):
+    if settings.backend in COHORTS:
         on_cpu = setup.federation.objective.device.type == "cpu"
         return EngineChoice(settings.backend, threads=1 if on_cpu else threads, im2col=settings.convolution == "im2col")
     backend = "loop" if settings.backend == "auto" else settings.backend
@@ -156,8 +157,9 @@ def is_small(local: LocalTraining) -> bool:
 
 
 def _refuse_graph_without_gpu(setup: Trainable) -> None:
-    if setup.engine.backend == "graph" and setup.federation.objective.device.type != "cuda":
-        raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, parallel, cohort)")
+    if setup.engine.backend in GRAPHS and setup.federation.objective.device.type != "cuda":
+        allowed = ", ".join(name for name in BACKENDS if name not in GRAPHS)
+        raise UserError(f"engine.backend {setup.engine.backend} needs an NVIDIA GPU (allowed here: auto, {allowed})")
 
 
 def train_together(
@@ -273,7 +275,7 @@ class _Calibration:
         cuda = self.device.type == "cuda"
         if not cuda and not is_small(self.local):
             return
-        for name in ("cohort", "graph") if cuda else ("cohort",):
+        for name in COHORTS if cuda else ("cohort",):
             for im2col in self._forms_of_convolutions():
                 yield EngineChoice(name, threads=loop.threads if cuda else 1, im2col=im2col)
 

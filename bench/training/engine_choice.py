@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from bench.engine.backends import BACKENDS
+from bench.engine.backends import BACKENDS, COHORTS, GRAPHS
 from bench.engine.backends.groups import Groups
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
@@ -20,7 +20,7 @@ class EngineChoice:
     """How the engine computes a run.
 
     `together`: the clients of all seeds are trained in one cohort. `most_rows`: the largest number of clients that are
-    computed at once, if memory did not suffice for all. `im2col`: convolutions are matrix products.
+    computed at once, if memory did not suffice for all. `im2col`: convolutions of few channels are matrix products.
     """
 
     backend: str = "loop"
@@ -59,11 +59,11 @@ class EngineChoice:
 
     def is_possible_on(self, device: torch.device) -> bool:
         """Whether the device has this back end: a run may be resumed on another device."""
-        return self.backend != "graph" or device.type == "cuda"
+        return self.backend not in GRAPHS or device.type == "cuda"
 
     def agrees_with(self, settings: EngineSettings) -> bool:
         """Whether the choice has the values that are fixed in an experiment or on the command line."""
-        batched = self.backend in ("cohort", "graph")
+        batched = self.backend in COHORTS
         layout = None if batched else "channels_last" if self.channels_last else "contiguous"
         convolution = None if not batched else "im2col" if self.im2col else "grouped"
         given = ((settings.backend, self.backend), (settings.layout, layout), (settings.convolution, convolution))
@@ -78,10 +78,10 @@ class EngineChoice:
         return backend if self.most_rows is None else Groups(backend, self.most_rows)
 
     def simpler(self) -> "EngineChoice | None":
-        """The choice for rounds that this back end cannot compute: from graph to cohort to loop; None after these."""
+        """The choice for rounds that this back end cannot compute: a cohort instead of graphs, then the loop."""
         if self.backend == "loop":
             return None
-        return replace(self, backend="cohort") if self.backend == "graph" else self._loop()
+        return replace(self, backend="cohort") if self.backend in GRAPHS else self._loop()
 
     def smaller(self, rows: int) -> "EngineChoice | None":
         """The choice that needs less memory, if the memory does not suffice for this number of clients at once.

@@ -85,11 +85,11 @@ def _stop(*_: object) -> None:
 
 
 def _check_lines(lines: list[str]) -> list[str]:
-    """Each error is one line, or one with the number of mistakes and then a line for each; returns the first lines."""
+    """Each error is one line, or one with the number of problems and then a line for each; returns the first lines."""
     for line in lines:
         _check_line(line)
     first = [line for line in lines if not line.startswith("  ")]
-    counted = sum(int(found[1]) for line in first if (found := re.search(r": ([0-9]+) mistakes$", line)))
+    counted = sum(int(found[1]) for line in first if (found := re.search(r": ([0-9]+) problems$", line)))
     assert len(lines) - len(first) <= counted, lines
     return first
 

@@ -50,8 +50,12 @@ class Cohort:
 
     def compute(self, local: LocalTraining, inputs: RoundInputs) -> list[LocalResult]:
         """The results of the rows."""
-        computation = CohortRound(local, inputs.shape)
+        computation = CohortRound(local, inputs.shape, self.mapped)
         return computation.results(computation(inputs))
+
+    def mapped(self, function: Callable[..., Rows], *rows: Rows) -> Rows:
+        """The function of one row, applied to all rows."""
+        return mapped(function, *rows)
 
 
 @dataclass(frozen=True)
@@ -76,17 +80,21 @@ def _groups(local: LocalTraining, works: Sequence[LocalWork]) -> list[_Group]:
 
 
 class CohortRound:
-    """A round's local training as functions of tensors: start, one local step, finish."""
+    """A round's local training as functions of tensors: start, one local step, finish.
 
-    def __init__(self, local: LocalTraining, shape: RoundShape) -> None:
+    `mapped` applies a function of one row to all rows.
+    """
+
+    def __init__(self, local: LocalTraining, shape: RoundShape, mapped: Callable[..., Rows]) -> None:
         self.local = local
         self.shape = shape
+        self._mapped = mapped
         self.separable = local.is_separable
         self.gradient_calls = [0] * shape.steps
         """The number of gradients in each step."""
         self.sends_w = False
         """Whether clients send w_i⁺ itself."""
-        self._full_passes = 0
+        self._full_passes = 0  # of each row
 
     def __call__(self, inputs: RoundInputs) -> Rows:
         """The results of the rows: `w`, `model`, `loss` (summed over steps), `state`, `upload`."""
@@ -115,14 +123,13 @@ class CohortRound:
     def start(self, inputs: RoundInputs, rows: Rows, state: Rows) -> Rows:
         """What the first step begins with: `w`, `loss`, `scratch`, `state`, `upload`."""
 
-        def of_a_row(row: Rows, state: Rows) -> Rows:
-            client = self._client(inputs, row, {"state": state, "scratch": {}, "upload": {}})
+        def of_a_client(client: ClientRound, _: Rows) -> Rows:
             for component in self.local.method:
                 component.start(client)
             w = client.w_global
             return self._carried(client, w, w.new_zeros(()))
 
-        return mapped(of_a_row, rows, state)
+        return self._each(inputs, of_a_client, rows, {"state": state, "scratch": {}, "upload": {}})
 
     def step(
         self, inputs: RoundInputs, rows: Rows, carried: Rows, batch: Rows, number: int | Tensor
@@ -130,22 +137,20 @@ class CohortRound:
         """What the next step begins with, and the number of gradients in this step, which has this number."""
         calls = 0
 
-        def of_a_row(row: Rows, carried: Rows, batch: Rows) -> Rows:
+        def of_a_client(client: ClientRound, carried: Rows, batch: Rows) -> Rows:
             nonlocal calls
-            client = self._client(inputs, row, carried)
             client.step = number
             gradient = self._gradient(client.scratch, batch)
             w = self.local.step(carried["w"], client, gradient)
             calls = gradient.calls
             return self._carried(client, w, carried["loss"] + gradient.loss)
 
-        return mapped(of_a_row, rows, carried, batch), calls
+        return self._each(inputs, of_a_client, rows, carried, batch), calls
 
     def finish(self, inputs: RoundInputs, rows: Rows, carried: Rows) -> Rows:
         """The results after the last step."""
 
-        def of_a_row(row: Rows, carried: Rows) -> Rows:
-            client = self._client(inputs, row, carried)
+        def of_a_client(client: ClientRound, carried: Rows) -> Rows:
             for component in self.local.method:
                 component.finish(carried["w"], client)
             model = self.local.method.correction.uploaded_model(carried["w"], client)
@@ -153,7 +158,22 @@ class CohortRound:
             ends = self._carried(client, carried["w"], carried["loss"])
             return {name: ends[name] for name in ("w", "loss", "state", "upload")} | {"model": model}
 
-        return mapped(of_a_row, rows, carried)
+        return self._each(inputs, of_a_client, rows, carried)
+
+    def _each(
+        self, inputs: RoundInputs, function: Callable[..., Rows], rows: Rows, carried: Rows, *others: Rows
+    ) -> Rows:
+        """The function of a client, applied to the clients of all rows; their passes over all data are counted."""
+        passes, calls = self._full_passes, 0
+
+        def of_a_row(row: Rows, carried: Rows, *others: Rows) -> Rows:
+            nonlocal calls
+            calls += 1
+            return function(self._client(inputs, row, carried), carried, *others)
+
+        ends = self._mapped(of_a_row, rows, carried, *others)
+        self._full_passes = passes + (self._full_passes - passes) // calls
+        return ends
 
     def batch(self, own: Rows, dropout: Rows) -> Rows:
         """Augmented inputs `[R, B, ...]`, targets `[R, B]` (or `[R, B, C]`), weights and dropout draws of a step.
@@ -247,7 +267,8 @@ class CohortRound:
             size = max(sizes[k] for sizes in self.shape.passes if k < len(sizes))
             own = _cut(inputs.passes, k, rows, size)
             batch = self.batch(own, take(inputs.pass_dropout.get(k, {}), slice(rows)))
-            total = total + self._gradient(scratch, take(batch, row))(w)
+            own_batch = apply(lambda v: v.index_select(0, row.view(1))[0], batch)  # v[row] would wait for the number
+            total = total + self._gradient(scratch, own_batch)(w)
         self._full_passes += 1
         return total
 

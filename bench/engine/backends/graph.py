@@ -1,5 +1,6 @@
 """Cohorts by CUDA graphs: one call launches all kernels of a local step."""
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ class CudaGraphs:
 
     def __init__(self) -> None:
         self._pool: Any = None
+        self._latest: torch.cuda.CUDAGraph | None = None  # torch refuses a pool whose graphs are all gone
 
     def __call__(self, function: Function) -> tuple[Rows, Callable[[], None]]:
         """See `Capture`. Capturing does not compute the function."""
@@ -41,10 +43,13 @@ class CudaGraphs:
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.current_stream()
         try:
-            with errors_of_capture(), torch.cuda.graph(graph, pool=self._pool):
-                values = function()
+            with errors_of_capture(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # some methods finish with nothing
+                with torch.cuda.graph(graph, pool=self._pool):
+                    values = function()
         finally:
             torch.cuda.set_stream(stream)  # after an error, torch leaves its own
+        self._latest = graph
         return values, graph.replay
 
 
@@ -76,7 +81,7 @@ class Graph(Cohort):
             if static is not None:
                 rows, batch = max(rows, static.rows), max(batch, static.batch)
             del static  # before the new one takes memory
-            static = StaticRound(local, inputs, rows, batch, self._capture)
+            static = StaticRound(local, inputs, rows, batch, self._capture, self.mapped)
         self._rounds[key] = static
         if len(self._rounds) > MOST_FORMS:
             self._rounds.popitem(last=False)

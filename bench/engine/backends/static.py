@@ -47,10 +47,18 @@ class StaticRound:
     All rounds have the same `form` as `inputs`.
     """
 
-    def __init__(self, local: LocalTraining, inputs: RoundInputs, rows: int, batch: int, capture: Capture) -> None:
-        self._local, self._capture = local, capture
+    def __init__(
+        self,
+        local: LocalTraining,
+        inputs: RoundInputs,
+        rows: int,
+        batch: int,
+        capture: Capture,
+        mapped: Callable[..., Rows],
+    ) -> None:
+        self._local, self._capture, self._mapped = local, capture, mapped
         self.rows, self.batch = computed_rows(rows), batch
-        self._own = CohortRound(local, inputs.shape)
+        self._own = CohortRound(local, inputs.shape, mapped)
         own_rows = self._own.rows(inputs)
         if inputs.shape.shared:
             broadcast = apply(torch.empty_like, inputs.broadcast)
@@ -90,7 +98,7 @@ class StaticRound:
 
     def __call__(self, inputs: RoundInputs) -> list[LocalResult]:
         """The results of the rows of a round."""
-        shape, computation = inputs.shape, CohortRound(self._local, inputs.shape)
+        shape, computation = inputs.shape, CohortRound(self._local, inputs.shape, self._mapped)
         with errors_of_batching():
             self._begin(computation, inputs)
             for step in range(shape.steps):

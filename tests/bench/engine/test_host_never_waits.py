@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from bench.engine.backends.branches import Branches
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
@@ -41,7 +42,11 @@ class Uncaptured(Graph):
         return values, lambda: None
 
 
-BACKENDS = [Loop, Cohort, Uncaptured]
+class UncapturedBranches(Uncaptured, Branches):
+    """The same for a branch per client."""
+
+
+BACKENDS = [Loop, Cohort, Uncaptured, UncapturedBranches]
 
 
 def play(backend, federation, rounds, monkeypatch):
@@ -84,7 +89,7 @@ PLANS = [
 def test_the_host_never_waits(method, plan, backend, monkeypatch):
     federation, own = federation_of(method, plan), backend()
     play(own, federation, ROUNDS, monkeypatch)
-    if backend is Uncaptured and federation.method.loss.separable:
+    if issubclass(backend, Uncaptured) and federation.method.loss.separable:
         assert own.captured > 2
 
 
@@ -123,7 +128,7 @@ def test_nor_for_augmentations_and_dropout(method, changes, backend, monkeypatch
     play(backend(), setup.federation, [[0, 1, 2, 3], [2, 3, 4, 5]], monkeypatch)
 
 
-@pytest.mark.parametrize("backend", [Cohort, Uncaptured])
+@pytest.mark.parametrize("backend", BACKENDS[1:])
 def test_nor_for_convolutions_as_matrix_products(backend, monkeypatch):
     config = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
     setup = RunSetup.build(config, DEVICE)

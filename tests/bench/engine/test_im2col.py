@@ -8,6 +8,7 @@ from torch import nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
+from bench.engine.backends.branches import Branches
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
@@ -31,6 +32,7 @@ KINDS = {
     "dilation": {"dilation": 2},
     "groups": {"groups": 2},
     "padding by name": {"padding": "same"},
+    "many channels": {"in_channels": 8},
 }
 
 
@@ -45,8 +47,8 @@ def test_bf16_stays_bf16():
 def test_values_and_gradients_of_a_layer(options):
     stream = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
-        layer = nn.Conv2d(4, 6, **({"kernel_size": 3} | options)).double()
-    x = torch.randn(5, 4, 9, 8, generator=stream, dtype=torch.float64)
+        layer = nn.Conv2d(**({"in_channels": 4, "out_channels": 6, "kernel_size": 3} | options)).double()
+    x = torch.randn(5, layer.in_channels, 9, 8, generator=stream, dtype=torch.float64)
     weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
 
     def loss(weight, x):
@@ -71,7 +73,7 @@ def test_weights_of_several_clients_are_one_product():
         warnings.simplefilter("error")  # vmap warns of operations that it computes one client after the other
         vmap(grad(loss, argnums=(0, 1)))(weights, x)
     names = [event.name for event in profile.events()]
-    assert names.count("aten::bmm") == 3, "forward, and the gradients of weights and inputs"
+    assert names.count("aten::bmm") == 2 * 3, "forward, the gradients of weights and inputs, each in and below vmap"
     assert "aten::col2im" in names
     assert not [name for name in names if "conv" in name or "unfold_backward" in name]
 
@@ -93,7 +95,7 @@ def test_gradients_of_models(model):
     assert torch.allclose(gradient(w), expected, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("backend", [Cohort, lambda: Graph(Tapes())])
+@pytest.mark.parametrize("backend", [Cohort, lambda: Graph(Tapes()), lambda: Branches(Tapes())])
 @pytest.mark.parametrize("method", ["fedsam", "mimelite", "fedrobust", "fedrcl"])
 def test_cohorts_follow_the_loop(method, backend):
     bench = benches(method)[0]
@@ -122,5 +124,5 @@ def test_both_are_measured_on_a_gpu_only():
     assert list(measured._cohorts(EngineChoice())) == [EngineChoice("cohort")]
     measured.device = torch.device("cuda", 0)
     assert [(choice.backend, choice.im2col) for choice in measured._cohorts(EngineChoice())] == [
-        ("cohort", False), ("cohort", True), ("graph", False), ("graph", True),
+        ("cohort", False), ("cohort", True), ("graph", False), ("graph", True), ("branches", False), ("branches", True),
     ]  # fmt: skip

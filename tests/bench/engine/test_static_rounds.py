@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from bench.engine.backends.branches import Branches
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
@@ -20,8 +21,8 @@ PARTICIPANTS = [[0, 1], [1, 3], [0, 2], [2], [0, 1, 2, 3], [1, 2, 3], [0], [0, 1
 """Numbers of clients as in Bernoulli sampling: new ones and old ones, more than ever before, and fewer."""
 
 
-def follow(method, plan, **changes):
-    """Ten rounds by the loop and by graphs of one step; the back end, and its captures."""
+def follow(method, plan, kind=Graph, **changes):
+    """Ten rounds by the loop and by graphs of one step; the captures."""
     problem = Problem(1, rounds=10)
     values = example(CATALOG[method]) if isinstance(method, str) else {}
     settings = {"clip": 2.0, "weight_decay": 0.01, "lr_decay": 0.95, "local_momentum": 0.9, **changes}
@@ -29,7 +30,7 @@ def follow(method, plan, **changes):
     if plan == "epochs":
         federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
     tapes = Tapes()
-    backend = Graph(tapes)
+    backend = kind(tapes)
     loop = other = federation.start(federation.objective.initial())
     for active in PARTICIPANTS:
         loop, expected = federation.run_round(loop, active)
@@ -39,10 +40,11 @@ def follow(method, plan, **changes):
     return tapes
 
 
+@pytest.mark.parametrize("kind", [Graph, Branches])
 @pytest.mark.parametrize("plan", ["full", "epochs"])
 @pytest.mark.parametrize("method", CATALOG)
-def test_replayed_steps_follow_the_loop_for_ten_rounds(method, plan):
-    tapes = follow(method, plan)
+def test_replayed_steps_follow_the_loop_for_ten_rounds(method, plan, kind):
+    tapes = follow(method, plan, kind)
     if CATALOG[method].build(example(CATALOG[method])).loss.separable:
         assert tapes.replays > tapes.captured > 0
 
@@ -69,12 +71,13 @@ ON_NETWORKS = [
 ]
 
 
+@pytest.mark.parametrize("kind", [Graph, Branches])
 @pytest.mark.parametrize(("method", "network"), ON_NETWORKS)
-def test_networks_augmentations_and_dropout(method, network):
+def test_networks_augmentations_and_dropout(method, network, kind):
     changes = NETWORKS[network]
     bench = benches(method, **changes)[0]
     start = bench.objective.initial()
-    [loop], [graph] = (rounds([(bench, start)], backend) for backend in (Loop(), Graph(Tapes())))
+    [loop], [graph] = (rounds([(bench, start)], backend) for backend in (Loop(), kind(Tapes())))
     limit = SINGLE if network != "bf16" else 0.15
     assert float((loop.w - graph.w).norm() / (loop.w - start).norm()) < limit
 
