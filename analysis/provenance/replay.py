@@ -62,6 +62,8 @@ class Replay:
             found.append(f"{about.get('device')} instead of {device_name(device)}")
         elif device.type == "cpu" and about.get("processor") != processor():
             found.append(f"{about.get('processor', 'perhaps another processor')} instead of {processor()}")
+        if len(about.get("computed_on", [])) > 1:
+            found.append("several machines")
         start, end = self.recorded
         if (
             start is None

@@ -3,7 +3,7 @@
 import datetime
 import platform
 import resource
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -22,6 +22,11 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()})"
 
 
+def computed_on(device: torch.device) -> dict[str, str]:
+    """The device of a process that trains a run, and its processor."""
+    return {"device": device_name(device), "processor": processor()}
+
+
 def libraries() -> dict[str, str]:
     """The versions of the libraries that can change the last bits of a run."""
     return {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")}
@@ -32,14 +37,15 @@ def provenance(
     data_hash: str,
     engine_at_start: Mapping[str, Any],
     engine: Mapping[str, Any],
+    computed_on: Sequence[Mapping[str, Any]],
     outcome: str,
     seconds: float,
 ) -> dict[str, Any]:
     """The content of provenance.json for a run that has ended.
 
     `engine_at_start`, `engine`: how the engine computed the first and the last round, see Exactness in
-    docs/results.md; `outcome`: finished, diverged, or stopped at `evaluation.until`; `seconds`: of training and
-    evaluation.
+    docs/results.md; `computed_on`: the machines of the run, each with the round after which it began there; `outcome`:
+    finished, diverged, or stopped at `evaluation.until`; `seconds`: of training and evaluation.
     """
     device = setup.objective.device
     return {
@@ -52,6 +58,7 @@ def provenance(
         "python": platform.python_version(),
         "device": device_name(device),
         "processor": processor(),
+        "computed_on": [dict(part) for part in computed_on],
         "engine_at_start": dict(engine_at_start),
         "engine": dict(engine),
         "threads": torch.get_num_threads(),

@@ -22,7 +22,7 @@ from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from bench.input.errors import UserError
 from bench.training.engine_choice import EngineChoice
-from bench.training.provenance import device_name, provenance
+from bench.training.provenance import computed_on, device_name, provenance
 from bench.training.run_directory import (
     CONFIG,
     FINAL,
@@ -74,6 +74,7 @@ class TrainingRun:
         self.log = _logger(work / LOG)
         self.engine_choice: EngineChoice | None = None
         """How the engine computes the run; None until it is chosen."""
+        self._computed_on: list[dict[str, Any]] = []
         self._progress = progress
         self._data_hash = setup.dataset.content_hash()
         self._store = ClientStore(work / CLIENTS, budgets)
@@ -95,24 +96,31 @@ class TrainingRun:
     @property
     def choice_at_start(self) -> EngineChoice | None:
         """The choice of the process that began this run on this device; None if there was none."""
+        device, choice = self._recorded_start()
+        return choice if device == device_name(self.device) else None
+
+    def _recorded_start(self) -> tuple[str | None, EngineChoice | None]:
+        """The device and the choice of the process that began this run; None if they are not known."""
         file = self.work / AT_START
         if not file.exists():
-            return None
+            return None, None
         try:
             recorded = read_checked_json(file, "the engine's choice is made anew")
-            choice = EngineChoice.from_json(recorded["choice"])
-            return choice if recorded["device"] == device_name(self.device) else None
+            return str(recorded["device"]), EngineChoice.from_json(recorded["choice"])
         except UserError as error:
             self.log.info(str(error))
         except (ValueError, KeyError):  # of another version
             self.log.info("'%s' holds no choice of the engine", file)
-        return None
+        return None, None
 
     def begin(self, choice: EngineChoice) -> None:
         """Record how the engine computes the first round: if it is killed before a checkpoint, it begins so again."""
         if self.engine_choice is None:
             write_checked_json(self.work / AT_START, {"device": device_name(self.device), "choice": choice.as_json()})
         self.engine_choice = choice
+        here = computed_on(self.device)
+        if not self._computed_on or here != {name: self._computed_on[-1][name] for name in here}:
+            self._computed_on.append({"after_round": self.state.round, **here})
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -151,6 +159,7 @@ class TrainingRun:
             )
         self._rows, self._times = about["rows"], about["times"]
         self.engine_choice = EngineChoice.from_json(about["engine"])
+        self._computed_on = about.get("computed_on", [])  # earlier versions did not record it
         self.log.info("resumed after round %d", self.state.round)
         self._progress(
             f"seed {self.config.seed}: resumed after round {self.state.round} of {self.config.training.rounds}"
@@ -189,7 +198,8 @@ class TrainingRun:
         """Write what is needed to resume the run after the last recorded round."""
         assert self.engine_choice is not None
         inputs = {"data_hash": self._data_hash, "model_hash": self.setup.model_hash}
-        about = {"rows": self._rows, "times": self._times, **inputs, "engine": self.engine_choice.as_json()}
+        engine = {"engine": self.engine_choice.as_json(), "computed_on": self._computed_on}
+        about = {"rows": self._rows, "times": self._times, **inputs, **engine}
         self._checkpoint.save(self.state, about)
 
     def _evaluate(self, row: dict[str, Any]) -> None:
@@ -224,8 +234,16 @@ class TrainingRun:
         final = self.setup.federation.final(state)
         save_state(work / FINAL, final, {"identity": config.identity})
         assert self.engine_choice is not None
-        at_start, engine = ((choice or self.engine_choice).as_json() for choice in (self.choice_at_start, None))
-        about = provenance(self.setup, self._data_hash, at_start, engine, outcome, seconds=float(training + evaluation))
+        _, at_start = self._recorded_start()
+        about = provenance(
+            self.setup,
+            self._data_hash,
+            (at_start or self.engine_choice).as_json(),
+            self.engine_choice.as_json(),
+            self._computed_on,
+            outcome,
+            seconds=float(training + evaluation),
+        )
         write_checked_json(work / PROVENANCE, about)
         write_checked_json(work / CONFIG, config.model_dump(mode="json"))
         self._checkpoint.remove()

@@ -22,8 +22,10 @@ from tests.benchmarks.report import number
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 480
-BACKENDS = ("loop", "cohort", "graph")
-CONTENDERS = ("floor", "plain", "graph", "graph im2col", "cohort", "cohort im2col", "loop")
+BACKENDS = ("loop", "cohort", "graph", "branches")
+CONTENDERS = (
+    "floor", "plain", "branches", "branches im2col", "graph", "graph im2col", "cohort", "cohort im2col", "loop",
+)  # fmt: skip
 TOLERANCE = 1e-6
 """Largest difference in float64 after some rounds; on an H100, sums are taken in another order than on a CPU."""
 SHARE = {"correctness": 0.25, "speed": 0.5, "tests": 0.25}

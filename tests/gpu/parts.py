@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from bench.engine.backends import BACKENDS
+from bench.engine.backends import BACKENDS, GRAPHS
 from bench.engine.backends.graph import Graph
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import Federation, FederationState
@@ -80,7 +80,8 @@ def _play(method: str, backend: Backend, device: torch.device) -> FederationStat
 
 def backend_of(name: str, device: torch.device) -> Backend:
     """A back end; on a CPU, the operations of graphs are repeated one by one."""
-    return Graph(Tapes()) if name == "graph" and device.type == "cpu" else BACKENDS[name]()
+    kind = BACKENDS[name]
+    return kind(Tapes()) if issubclass(kind, Graph) and device.type == "cpu" else kind()
 
 
 def speed(name: str, device: torch.device, *, quick: bool) -> Iterator[Row]:
@@ -102,9 +103,9 @@ def speed(name: str, device: torch.device, *, quick: bool) -> Iterator[Row]:
 
 
 def variants(name: str, device: torch.device) -> Sequence[Variant]:
-    """The precisions that are measured: all of them for graphs on a GPU."""
+    """The precisions that are measured: all of them for graphs and branches on a GPU."""
     fp32, bf16 = VARIANTS.values()
-    return (fp32, TF32, bf16) if name.startswith("graph") and device.type == "cuda" else (fp32,)
+    return (fp32, TF32, bf16) if name.partition(" ")[0] in GRAPHS and device.type == "cuda" else (fp32,)
 
 
 def _timed(
@@ -141,7 +142,7 @@ def _contender(name: str, workload: Workload, method: str, variant: Variant, dev
     if name == "plain":
         return Plain(workload, method, device)
     backend, _, form = name.partition(" ")
-    on_cpu = device.type == "cpu" and backend == "graph"
+    on_cpu = device.type == "cpu" and backend in GRAPHS
     choice = EngineChoice("cohort" if on_cpu else backend, threads=torch.get_num_threads(), im2col=form == "im2col")
     ours = Ours(workload, method, device, variant, choice=choice)
     if on_cpu:

@@ -91,7 +91,7 @@ def test_analyses_that_compare_cells_do_not_connect_these_in_a_job():
         ({"methods": "fedavg"}, "methods=fedavg (allowed: a list such as [fedavg,fedsam])"),
         ({"methods": ["fedavgg"]}, "unknown method 'fedavgg'; did you mean 'fedavg'"),
         ({"report": "mean"}, "report=mean (allowed: last, best, or mean_last_N, such as mean_last_100)"),
-        ({"engine": "fast"}, "engine=fast (allowed: auto, loop, parallel, cohort, graph)"),
+        ({"engine": "fast"}, "engine=fast (allowed: auto, loop, parallel, cohort, graph, branches)"),
         ({"threads": 0}, "--config threads=0 (allowed: a whole number of at least 1)"),
         ({"threads": "all"}, "--config threads=all (allowed: a whole number of at least 1)"),
     ],

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.engine.backends import BACKENDS
 from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.loop import Loop
 from bench.experiments.experiment import load_experiment
 from bench.experiments.results import same_run_of_others
 from bench.files.csv_json import write_checked_json
@@ -78,6 +80,26 @@ def test_a_killed_run_goes_on_as_it_began(first, second, checkpoint_seconds, beg
     assert resumed.provenance["engine"] == first.as_json() == undisturbed.provenance["engine"]
     assert contents(other.path) != contents(undisturbed.path), "choices with equal bits show nothing"
     assert not list(tmp_path.glob("**/engine.json"))
+
+
+def test_a_run_that_moves_to_another_machine_records_both(tmp_path, monkeypatch):
+    """Begun on a GPU, which is imitated by its name and its choice, and continued on a CPU."""
+    config = cell(**{"engine.checkpoint_seconds": 0}).runs[0]
+    graph = EngineChoice("graph")
+    with home(tmp_path / "home", LOOP, config):
+        with monkeypatch.context() as patch:
+            patch.setattr("bench.training.provenance.device_name", lambda device: "NVIDIA H200")
+            patch.setattr("bench.training.training_run.device_name", lambda device: "NVIDIA H200")
+            patch.setattr("bench.training.choices.choose_engine", lambda *_: graph)
+            patch.setitem(BACKENDS, "graph", Loop)
+            with killed_in_round(3):
+                train(config, tmp_path / "run", CPU)
+        run = train(config, tmp_path / "run", CPU)
+    about = run.provenance
+    found = [(part["after_round"], part["device"]) for part in about["computed_on"]]
+    assert found == [(0, "NVIDIA H200"), (3, about["device"])]
+    assert about["engine_at_start"]["backend"] == "graph"
+    assert about["engine"]["backend"] == "loop"
 
 
 def test_a_repeated_run_is_computed_as_before(tmp_path):
