@@ -170,6 +170,8 @@ def _rounded(table: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:
 def _short(value: float) -> float | int | None:
     if value is None or math.isnan(value):
         return None
+    if math.isinf(value):
+        return value
     return int(value) if value == int(value) else float(f"{value:.{DIGITS}g}")
 
 

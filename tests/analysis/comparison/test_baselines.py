@@ -1,6 +1,7 @@
 """Stored baselines: the files of a grid hold what the tables of runs hold, or there is a clear refusal."""
 
 import json
+import math
 import resource
 import shutil
 from collections.abc import Iterator
@@ -52,6 +53,17 @@ def test_long_curves_are_thinned_with_both_ends(little: Path, monkeypatch: pytes
     )
     save(TINY, Baselines(runs, curves))
     assert load("tiny").curves["round"].tolist() == [1, 5, 9] * 2
+
+
+def test_infinite_numbers_are_stored(little: Path) -> None:
+    """A loss can become infinite before a run is stopped as diverged."""
+    one = collect(requested(little))
+    curves = one.curves.assign(test_loss=math.inf)
+    save(TINY, Baselines(one.runs.assign(train_loss=-math.inf, seconds=math.inf), curves))
+    stored = load("tiny")
+    assert set(stored.runs["train_loss"]) == {-math.inf}
+    assert set(stored.runs["seconds"]) == {math.inf}
+    assert set(stored.curves["test_loss"]) == {math.inf}
 
 
 def test_stored_runs_are_replaced_only_on_request(little: Path) -> None:
