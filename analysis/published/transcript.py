@@ -23,8 +23,8 @@ from bench.experiments.run_config import RunConfig
 COUNTS = "counts"
 """A part that counts messages in few rounds on other data: only statements that name it concern it."""
 
-_NULL_IS_0 = {"training.local_momentum"}
-"""Keys whose null means 0."""
+_NULL_MEANS = {"training.local_momentum": 0, "training.precision": "fp32"}
+"""Keys whose null is another name of a value."""
 
 _LINE = re.compile(r" \(line \d+\)")
 
@@ -130,7 +130,10 @@ def silent_differences(paper: str, cell: CellAddress, run: RunConfig, papers_own
     stated = {one.key for one in statements_of(paper, cell)}
     counts = cell.setting.dataset == COUNTS
     elsewhere = {one.key for one in statements(paper) if counts and fnmatchcase(cell.method, one.method)}
-    ours, theirs = (dict(_plain(one.model_dump(mode="json", exclude=_FREE))) for one in (run, papers_own))
+    ours, theirs = (
+        {key: _NULL_MEANS.get(key) if value is None else value for key, value in _plain(one)}
+        for one in (config.model_dump(mode="json", exclude=_FREE) for config in (run, papers_own))
+    )
     return tuple(
         Difference(key, _text(ours.get(key)), _text(theirs.get(key)), key in elsewhere)
         for key in dict.fromkeys((*ours, *theirs))
@@ -150,7 +153,7 @@ def value_of(run: Values, key: str) -> Any:
         if isinstance(value, (tuple, list)):
             value = {step["name"]: step for step in value}
         value = None if value is None else value.get(name)
-    return 0 if value is None and key in _NULL_IS_0 else value
+    return _NULL_MEANS.get(key) if value is None else value
 
 
 def is_printed(value: Any, printed: str) -> bool:

@@ -164,6 +164,12 @@ def test_no_momentum_is_a_momentum_of_zero() -> None:
     assert value_of(fedgf(training__local_momentum=0.9).model_dump(), "training.local_momentum") == 0.9
 
 
+def test_no_precision_is_the_precision_fp32() -> None:
+    assert silent_differences("fedgf", CELL, fedgf(training__precision="fp32"), fedgf()) == ()
+    in_bf16 = silent_differences("fedgf", CELL, fedgf(training__precision="bf16"), fedgf())
+    assert [one.text for one in in_bf16] == ["training.precision bf16 instead of fp32"]
+
+
 def test_what_the_paper_does_not_state_may_differ_and_is_named() -> None:
     flip_first = [{"name": "flip", "probability": 0.5}, {"name": "crop", "padding": 4, "pad": "mean"}]
     changed = fedgf(training__clip=10, training__augmentation=flip_first, evaluation__every=7, grid__seeds=[5])
