@@ -2,12 +2,13 @@
 
 results/reproductions/EXPERIMENT/            the archive, without rendered tables and figures
 results/reproductions/EXPERIMENT/logs/       of each run: when it was started, resumed and finished
+results/reproductions/EXPERIMENT/models/     of each run whose final model is stored: that model
 
 `python -m analysis.provenance.kept_results keep EXPERIMENT RESULTS [TARGET ...]` replaces them by those below the
 folder RESULTS. Without targets, everything that the experiment shows must be computed, and its claims.
 
-`python -m analysis.provenance.kept_results restore EXPERIMENT RESULTS` copies the kept runs and analyses to RESULTS, so
-that further methods can be trained and analysed there, and kept too.
+`python -m analysis.provenance.kept_results restore EXPERIMENT RESULTS` copies the kept runs, models and analyses to
+RESULTS, so that models can be analysed, and further methods trained there, and kept too.
 """
 
 import re
@@ -29,9 +30,9 @@ from bench.experiments.results import METRICS, ResultPaths
 from bench.files.atomic import write_text
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.input.errors import UserError
-from bench.training.run_directory import CONFIG, LOG, RunDirectory
+from bench.training.run_directory import CONFIG, FINAL, LOG, RunDirectory
 
-KEPT, LOGS = REPOSITORY / "results" / "reproductions", "logs"
+KEPT, LOGS, MODELS = REPOSITORY / "results" / "reproductions", "logs", "models"
 
 _EVENTS = (
     r"started\b",
@@ -75,17 +76,19 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
         file = log_of(folder, cell, run)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, "".join(lines))
+        _copy_if_missing(run.path / FINAL, model_of(folder, cell, run))
 
 
 def restore(experiment: str, results: Path) -> None:
-    """Copy the kept runs, with their logs, and their analyses to the folder `results`; files that are there stay."""
+    """Copy the kept runs, with logs and final models, and their analyses to `results`; files that are there stay."""
     there = kept(experiment)
     for below in _folders(there.experiment.name, there.results):
         for file in (there.results / below).rglob("*"):
             _copy_if_missing(file, results / file.relative_to(there.results))
     for cell, run in runs_of(there):
-        log = results / run.path.relative_to(there.results) / LOG
-        _copy_if_missing(log_of(KEPT / there.target, cell, run), log)
+        folder, copy = KEPT / there.target, results / run.path.relative_to(there.results)
+        _copy_if_missing(log_of(folder, cell, run), copy / LOG)
+        _copy_if_missing(model_of(folder, cell, run), copy / FINAL)
 
 
 def _folders(experiment: str, results: Path) -> list[Path]:
@@ -136,6 +139,11 @@ def runs_of(requested: RequestedExperiment) -> Iterator[tuple[CellAddress, RunDi
 def log_of(folder: Path, cell: CellAddress, run: RunDirectory) -> Path:
     """The kept log of a run; `folder`: that of the kept results."""
     return folder / LOGS / cell.path / f"{run.path.name}.log"
+
+
+def model_of(folder: Path, cell: CellAddress, run: RunDirectory) -> Path:
+    """The kept final model of a run, if it has one; `folder`: that of the kept results."""
+    return folder / MODELS / cell.path / f"{run.path.name}.safetensors"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from analysis.report.tables import Tables
 from bench.experiments.results import ResultPaths
 from bench.host.progress import silent
 from bench.input.errors import UserError
+from bench.training.run_directory import FINAL
 from bench.training.train import train_cell
 
 CPU = torch.device("cpu")
@@ -87,15 +88,17 @@ def test_finished_methods_are_kept(tmp_path, monkeypatch):
 
 
 def test_what_is_restored_is_kept_with_further_runs(tmp_path, monkeypatch):
-    """An analysis that needs the final model, which is not kept, stays, too."""
+    """So is an analysis that needs the final model, where that model is no longer stored."""
     monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
     file, old, new = tmp_path / "tiny.yaml", tmp_path / "old", tmp_path / "new"
     file.write_text(TINY, encoding="utf-8")
     targets = ["tiny_table_accuracy", "tiny_analysis_clients"]
     train_and_analyse(file, old, "fedavg")
+    next(old.rglob(FINAL)).unlink()
     keep(str(file), old, targets)
     before = contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*")
     assert {Path(name).name for name in before} >= {"metrics.csv", "config.json", "seed-0.log", "clients.csv"}
+    assert not contents(tmp_path / "kept", "**/*.safetensors")
 
     train_and_analyse(file, new, "fedsam")
     computed = contents(new, "**/fedsam/**/*")
@@ -105,6 +108,18 @@ def test_what_is_restored_is_kept_with_further_runs(tmp_path, monkeypatch):
     keep(str(file), new, targets)
     assert [cell.method for cell, _ in runs_of(kept(str(file)))] == ["fedavg", "fedsam"]
     assert contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*") == before
+
+
+def test_final_models_are_kept_and_restored(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    file, old, new = tmp_path / "tiny.yaml", tmp_path / "old", tmp_path / "new"
+    file.write_text(TINY, encoding="utf-8")
+    train(file, old, "fedavg")
+    keep(str(file), old, ["tiny_table_accuracy"])
+    restore(str(file), new)
+    model = f"**/{FINAL}"
+    assert len(contents(old, model)) == 1
+    assert contents(new, model) == contents(old, model)
 
 
 def train_and_analyse(file: Path, results: Path, method: str) -> None:
