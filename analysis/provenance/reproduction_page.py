@@ -88,9 +88,12 @@ def runs(requested: RequestedExperiment) -> Part:
     header = ("method", "images", "rounds", "hours", "resumed after round", "end (UTC)", "machine", "precision", "code")
     frame = pd.DataFrame(rows, columns=list(header))
     hours = sum(run.provenance["seconds"] for _, _, run in found) / 3600
-    about = "Hours are those of training and evaluation. Interrupting and resuming a run changes no bit of its result."
+    about = (
+        "Hours are those of training and evaluation. On one processor, interrupting and resuming a run changes no bit "
+        "of its result; another processor rounds differently."
+    )
     table = ReportTable("runs", Caption("Hours and machines", about), header, tuple(rows), frame)
-    return Part([f"{len(found)} run{'s' * (len(found) > 1)}, {hours:.1f} hours of one core."], tables=[table])
+    return Part([f"{len(found)} run{'s' * (len(found) > 1)}, {hours:.1f} hours."], tables=[table])
 
 
 def _label(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory) -> str:
@@ -101,7 +104,6 @@ def _label(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory)
 
 def _effort(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
     about = run.provenance
-    threads = about["threads"]
     log = log_of(KEPT / requested.target, cell, run)
     resumed = _RESUMED.findall(log.read_text(encoding="utf-8"))
     return (
@@ -109,10 +111,19 @@ def _effort(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory
         f"{about['seconds'] / 3600:.2f}",
         ", ".join(f"{int(last):,}" for last in resumed) or "–",
         str(about["ended"])[:16].replace("T", " "),
-        f"{about['processor']}, {threads} thread{'s' * (threads > 1)}, {about['device']}",
+        _machine(about),
         str(about["precision"]),
         str(about["code"]["commit"])[:7],
     )
+
+
+def _machine(about: Mapping[str, Any]) -> str:
+    """The processors of a run and its numbers of threads in their order, and its devices; `about`: its provenance."""
+    machines = about.get("computed_on") or [about]
+    processors = ", then ".join(one["processor"] for one in machines)
+    threads = dict.fromkeys(about[choice]["threads"] for choice in ("engine_at_start", "engine"))
+    devices = ", ".join(dict.fromkeys(one["device"] for one in machines))
+    return f"{processors}; {', then '.join(map(str, threads))} thread{'s' * ([*threads] != [1])}; {devices}"
 
 
 def accuracy(requested: RequestedExperiment) -> Part:
@@ -239,13 +250,21 @@ def standard_error(accuracies: pd.Series) -> float:
 
 def convergence(requested: RequestedExperiment) -> Part:
     """Accuracy over rounds."""
-    layout, tidy = Figures(requested).rendered_layout("4a"), requested.tidy
-    frame: Any = tidy.gather(layout.file, layout.cells(requested.experiment))
-    return Part((), [ReportFigure("convergence", caption(layout, tidy), frame, draw(layout, tidy))])
+    return Part((), [_figure(requested, "convergence", "4a")])
+
+
+def communication(requested: RequestedExperiment) -> Part:
+    """Models sent and received until FedAvg's accuracy."""
+    return Part((), blocks=[_table(requested, "4")])
+
+
+def coefficient(requested: RequestedExperiment) -> Part:
+    """FedGF's coefficient over rounds."""
+    return Part((), [_figure(requested, "coefficient", "10")])
 
 
 PARTS: Mapping[str, Callable[[RequestedExperiment], Part]] = {
-    made.__name__: made for made in (runs, accuracy, convergence, images)
+    made.__name__: made for made in (runs, accuracy, convergence, communication, coefficient, images)
 }
 
 
@@ -257,6 +276,12 @@ def parts() -> dict[str, Part]:
 
 def _table(requested: RequestedExperiment, name: str) -> str:
     return f"### Table {name}\n\n{FORMATS['md'](Tables(requested).filled(name))}"
+
+
+def _figure(requested: RequestedExperiment, name: str, layout_name: str) -> ReportFigure:
+    layout, tidy = Figures(requested).rendered_layout(layout_name), requested.tidy
+    frame: Any = tidy.gather(layout.file, layout.cells(requested.experiment))
+    return ReportFigure(name, caption(layout, tidy), frame, draw(layout, tidy))
 
 
 if __name__ == "__main__":
