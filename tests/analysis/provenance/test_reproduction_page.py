@@ -41,7 +41,8 @@ def test_each_run_has_all_rounds_and_a_log(name: str) -> None:
         assert len(run.metrics()) == rounds
         lines = log_of(KEPT / name, cell, run).read_text(encoding="utf-8").splitlines()
         assert lines[0].endswith(" started")
-        assert any(f"round {rounds} of {rounds}: " in line for line in lines[-2:])  # "finished" may follow
+        last = next(line for line in reversed(lines) if f" finished after round {rounds}, " not in line)
+        assert f"round {rounds} of {rounds}: " in last
         assert '"/' not in (run.path / "config.json").read_text(encoding="utf-8"), "no path of a machine"
 
 
