@@ -33,8 +33,8 @@ TYPES = {".gz": "application/gzip", ".md": "text/markdown", ".tex": "application
 class Contents:
     """What an archive contains: its targets, what they are, runs by their place in the archive, and how to render it.
 
-    `ended` is the time at which the last run ended (ISO 8601). `commands` are `fedflat` commands without options,
-    `options` those that all of them need.
+    `models` and `states` are the numbers of final models, and of states after rounds. `ended` is the time at which the
+    last run ended (ISO 8601). `commands` are `fedflat` commands without options, `options` those that all of them need.
     """
 
     target: str
@@ -43,7 +43,8 @@ class Contents:
     ended: str
     commands: Sequence[Sequence[str]]
     options: Sequence[str]
-    has_models: bool
+    models: int
+    states: int
     has_reports: bool
     has_own_experiment: bool
 
@@ -73,9 +74,9 @@ def _code() -> str:
 def readme(contents: Contents) -> str:
     """The README of the archive."""
     commands = [shlex.join(["fedflat", *words, *contents.options]) for words in contents.commands]
-    models = "with models and states" if contents.has_models else "without models and states"
-    runs = f"{len(contents.runs)} run{'s' * (len(contents.runs) != 1)}"
-    summary = f"{runs}, {models}. Exported by {_code()}."
+    counts = {"run": len(contents.runs), "final model": contents.models, "state": contents.states}
+    found = ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items())
+    summary = f"{found}. Exported by {_code()}."
     rendering = [
         "No training is needed. Install FedFlat, if possible the version above, and run in this folder:",
         "",
@@ -93,7 +94,8 @@ def readme(contents: Contents) -> str:
         "| place | content |",
         "| --- | --- |",
         *(["| `results/reports/` | tables and figures |"] if contents.has_reports else []),
-        "| `results/runs/` | configuration, metrics, partition, provenance of each run; `metrics.csv` of each cell |",
+        "| `results/runs/` | of each run: configuration, metrics, partition, provenance, the log's events, and "
+        "models, if any; `metrics.csv` of each cell |",
         "| `results/analysis/`, `results/partitions/` | tidy files of analyses; partitions drawn without training |",
         "| `experiment/` | the files that define the experiment, its analyses, tables and figures |",
         f"| `{REQUIREMENTS}` | the versions of the libraries that rendered tables and figures |",

@@ -1,7 +1,7 @@
 """Exports targets of Snakemake as one archive, from which their tables and figures are rendered without training.
 
-results/        tidy files, what is rendered from them, and the runs: configuration, metrics, partition and provenance;
-                on request also models and states
+results/        tidy files, what is rendered from them, and the runs: configuration, metrics, partition, provenance, and
+                the log's events; on request also models and states
 experiment/     the files that define the experiment, its analyses, tables and figures
 
 Tables and figures are rendered from the files of the archive alone, so the archive is known to be complete.
@@ -28,13 +28,15 @@ from analysis.planning.targets import (
 )
 from analysis.provenance.archive import write_archive
 from analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
+from analysis.provenance.run_log import events
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names
 from bench.experiments.results import METRICS, PARTITION, ResultPaths
 from bench.experiments.run_config import USER_FILES
+from bench.files.atomic import write_text
 from bench.input.errors import UserError
 from bench.training.directories.run_files import readers
-from bench.training.run_directory import CONFIG, RunDirectory
+from bench.training.run_directory import CONFIG, FINAL, LOG, SNAPSHOTS, RunDirectory
 
 RESULTS, EXPERIMENT, REPORTS = "results", "experiment", "results/reports"
 """The folders of an archive."""
@@ -81,6 +83,9 @@ def export(
         stage = Path(folder)
         for file in (*tidy, *(cell / METRICS for cell in cells)):
             _copy(file, stage / _below(results, file))
+        for log in (run.path / LOG for run in runs):
+            if log.is_file():
+                write_text(stage / _below(results, log), events(log.read_text(encoding="utf-8")))
         copies = _copy_definitions([target.requested for target in targets], stage / EXPERIMENT)
         own = [str(copies[file]) for file in (Path(source).resolve() for source in sources) if file in copies]
         staged = find_targets(names, experiments_with(stage / RESULTS, overrides, own))
@@ -94,7 +99,8 @@ def export(
             ended=max([_ended(run) for run in runs] or [_time(file) for file in tidy]),
             commands=[[_relative(word, stage) for word in words] for target in staged for words in target.commands()],
             options=["--results", RESULTS, *(f"--set={one}" for one in given)],
-            has_models=models,
+            models=sum(Path(name).name == FINAL for name in files),
+            states=sum(Path(name).parent.name == SNAPSHOTS for name in files),
             has_reports=reports,
             has_own_experiment=any(target.requested.name_or_file not in experiment_names() for target in staged),
         )

@@ -1,17 +1,14 @@
-"""Results that are kept with the code: an unpacked archive of `fedflat export`, and what the logs of its runs record.
+"""Results that are kept with the code: unpacked archives of `fedflat export` with final models, but without states.
 
 results/reproductions/EXPERIMENT/            the archive, without rendered tables and figures
-results/reproductions/EXPERIMENT/logs/       of each run: when it was started, resumed and finished
-results/reproductions/EXPERIMENT/models/     of each run whose final model is stored: that model
 
-`python -m analysis.provenance.kept_results keep EXPERIMENT RESULTS [TARGET ...]` replaces them by those below the
+`python -m analysis.provenance.kept_results keep EXPERIMENT RESULTS [TARGET ...]` replaces it by the results below the
 folder RESULTS. Without targets, everything that the experiment shows must be computed, and its claims.
 
 `python -m analysis.provenance.kept_results restore EXPERIMENT RESULTS` copies the kept runs, models and analyses to
 RESULTS, so that models can be analysed, and further methods trained there, and kept too.
 """
 
-import re
 import shutil
 import sys
 import tempfile
@@ -27,25 +24,12 @@ from bench.experiments.address import CellAddress
 from bench.experiments.experiment import own_experiment
 from bench.experiments.files import experiment_names
 from bench.experiments.results import METRICS, ResultPaths
-from bench.files.atomic import write_text
+from bench.files.atomic import replacing
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.input.errors import UserError
-from bench.training.run_directory import CONFIG, FINAL, LOG, RunDirectory
+from bench.training.run_directory import CONFIG, LOCAL_MODELS, LOG, SNAPSHOTS, RunDirectory
 
-KEPT, LOGS, MODELS = REPOSITORY / "results" / "reproductions", "logs", "models"
-
-_EVENTS = (
-    r"started\b",
-    r"resumed after round \d+$",
-    r"engine: [^';\n]+$",  # not those that name files of the machine
-    r"round (?P<last>\d+) of (?P=last)\b.*$",
-    r"(?:finished|diverged|stopped) after round \d+.*$",
-)
-EVENT = re.compile(rf"^(\S+ \S+?)(?:,\d+)? ({'|'.join(_EVENTS)})", re.MULTILINE)
-"""The lines of a run's log that are kept, with the time to the second: start, engine, resumptions, last round and end.
-
-Of a kept log, it finds all lines.
-"""
+KEPT = REPOSITORY / "results" / "reproductions"
 
 KINDS = ("runs", "analysis", "partitions")
 """The folders of results that are kept, below each that of the experiment."""
@@ -54,52 +38,72 @@ KINDS = ("runs", "analysis", "partitions")
 def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
     """Replace the kept results by those of the finished methods in the folder `results`.
 
-    `experiment`: a name, or a file. A `UserError` if a file of a target is missing; then nothing is replaced.
+    `experiment`: a name, or a file. A `UserError` if a file of a target, a log, or a file that is kept already is
+    missing in `results`; then nothing is replaced.
     """
     requested = finished(experiment, results)
     name, folder = requested.target, KEPT / requested.target
     own = [] if experiment in experiment_names() else [experiment]
     with tempfile.TemporaryDirectory() as temporary:
         archive, copy = Path(temporary) / "results.zip", Path(temporary) / RESULTS
-        unfinished = shutil.ignore_patterns("*.safetensors", "*.partial-*", ".*")  # training may continue meanwhile
+        unfinished = shutil.ignore_patterns(SNAPSHOTS, LOCAL_MODELS, "*.partial-*", ".*")  # training may continue
         for below in _folders(requested.experiment.name, results):
             shutil.copytree(results / below, copy / below, ignore=unfinished)
         for _, run in runs_of(RequestedExperiment(experiment, copy, requested.overrides)):
+            if not (run.path / LOG).is_file():
+                raise UserError(f"'{results / run.path.relative_to(copy) / LOG}' is missing; nothing was replaced")
             config = _with_relative_paths(read_checked_json(run.path / CONFIG, run.remedy))
             write_checked_json(run.path / CONFIG, config)
-        export(targets or [name, f"{name}_claims"], archive, copy, requested.overrides, own, reports=False)
-        shutil.rmtree(folder, ignore_errors=True)
-        unpack(archive, folder)
-    for cell, run in runs_of(requested):
-        text = (run.path / LOG).read_text(encoding="utf-8")
-        lines = [f"{time} {event}\n" for time, event, _ in EVENT.findall(text)]
-        file = log_of(folder, cell, run)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, "".join(lines))
-        _copy_if_missing(run.path / FINAL, model_of(folder, cell, run))
+        names = targets or [name, f"{name}_claims"]
+        export(names, archive, copy, requested.overrides, own, models=True, reports=False)
+        new, old = (folder.with_name(f".{name}.{which}") for which in ("new", "old"))  # the swap is two renames
+        shutil.rmtree(new, ignore_errors=True)
+        unpack(archive, new)
+    try:
+        _check_complete(folder / RESULTS, new / RESULTS)
+        if folder.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            folder.rename(old)
+        new.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _check_complete(before: Path, after: Path) -> None:
+    """A `UserError` if a file of the kept results is not among those that shall replace them."""
+    for file in _files(before):
+        if not (after / file).is_file():
+            raise UserError(
+                f"'{file}' is kept, but is missing in the results or not shown by the targets: restore it to the "
+                f"results, name a target that shows it, or delete '{before.parent}'; nothing was replaced"
+            )
 
 
 def restore(experiment: str, results: Path) -> None:
-    """Copy the kept runs, with logs and final models, and their analyses to `results`; files that are there stay."""
+    """Copy the kept runs, with logs and final models, and their analyses to `results`; files that are there stay.
+
+    A `UserError` if nothing is kept of the experiment.
+    """
     there = kept(experiment)
-    for below in _folders(there.experiment.name, there.results):
-        for file in (there.results / below).rglob("*"):
-            _copy_if_missing(file, results / file.relative_to(there.results))
-    for cell, run in runs_of(there):
-        folder, copy = KEPT / there.target, results / run.path.relative_to(there.results)
-        _copy_if_missing(log_of(folder, cell, run), copy / LOG)
-        _copy_if_missing(model_of(folder, cell, run), copy / FINAL)
+    files = _files(there.results)
+    if not files:
+        names = ", ".join(sorted(folder.name for folder in KEPT.glob("[!.]*")))
+        raise UserError(f"no results of '{experiment}' are kept (allowed: {names})")
+    for file in files:
+        if not (results / file).exists():
+            with replacing(results / file) as copy:
+                shutil.copyfile(there.results / file, copy)
+
+
+def _files(results: Path) -> list[Path]:
+    """The files in a folder of results, relative to it."""
+    return [file.relative_to(results) for file in sorted(results.rglob("*")) if file.is_file()]
 
 
 def _folders(experiment: str, results: Path) -> list[Path]:
     """The folders of an experiment that are kept, relative to that of all results."""
     return [Path(kind) / experiment for kind in KINDS if (results / kind / experiment).is_dir()]
-
-
-def _copy_if_missing(file: Path, copy: Path) -> None:
-    if file.is_file() and not copy.exists():
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
 
 
 def _with_relative_paths(value: Any) -> Any:
@@ -134,16 +138,6 @@ def runs_of(requested: RequestedExperiment) -> Iterator[tuple[CellAddress, RunDi
     for cell in requested.experiment.addresses:
         for run in find_runs(requested.paths.cell(requested.experiment.name, cell.path)).by_seed.values():
             yield cell, run
-
-
-def log_of(folder: Path, cell: CellAddress, run: RunDirectory) -> Path:
-    """The kept log of a run; `folder`: that of the kept results."""
-    return folder / LOGS / cell.path / f"{run.path.name}.log"
-
-
-def model_of(folder: Path, cell: CellAddress, run: RunDirectory) -> Path:
-    """The kept final model of a run, if it has one; `folder`: that of the kept results."""
-    return folder / MODELS / cell.path / f"{run.path.name}.safetensors"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ import matplotlib
 import numpy as np
 import pandas as pd
 
+from analysis.claims.decide import Finding
+from analysis.claims.evidence import Printed, Runs
+from analysis.claims.page import LEGEND, judged, stated
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.pages.part import Part, rewrite
 from analysis.comparison.pages.table import ReportTable, number
@@ -23,13 +26,13 @@ from analysis.layouts.captions import Caption
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, moving_means
 from analysis.provenance.export import REPOSITORY
-from analysis.provenance.kept_results import KEPT, kept, log_of, runs_of
+from analysis.provenance.kept_results import kept, runs_of
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables.formats import FORMATS
 from bench.experiments.address import CellAddress
-from bench.training.run_directory import RunDirectory
+from bench.training.run_directory import LOG, RunDirectory
 
 EXPERIMENT = "fedgf_cifar10"
 """The experiment that the page is about."""
@@ -60,7 +63,7 @@ MEAN = "mean of the last 100"
 """The rule of FedGF's code, whose standard error is shown."""
 
 BATCH_ROUNDS = 10
-"""The rounds of a batch: the mean of a batch hardly depends on that of the batch before it."""
+"""The rounds of a batch, whose means are treated as independent; longer batches would leave too few of them."""
 
 WINDOW, EVERY, WIDTH = 10, 100, 6.0
 """Evaluations per point of a curve, rounds between points, and the width of a figure in inches."""
@@ -84,7 +87,7 @@ _RESUMED = re.compile(r"resumed after round (\d+)")
 def runs(requested: RequestedExperiment) -> Part:
     """Where the runs were computed, and how long they took."""
     found = [(one, cell, run) for one in map(kept, VERSIONS) for cell, run in runs_of(one)]
-    rows = [(_label(one, cell, run), VERSIONS[one.target].images, *_effort(one, cell, run)) for one, cell, run in found]
+    rows = [(_label(one, cell, run), VERSIONS[one.target].images, *_effort(run)) for one, cell, run in found]
     header = ("method", "images", "rounds", "hours", "resumed after round", "end (UTC)", "machine", "precision", "code")
     frame = pd.DataFrame(rows, columns=list(header))
     hours = sum(run.provenance["seconds"] for _, _, run in found) / 3600
@@ -102,10 +105,9 @@ def _label(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory)
     return title if len(requested.experiment.grid.seeds) == 1 else f"{title}, seed {run.config.seed}"
 
 
-def _effort(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory) -> tuple[str, ...]:
+def _effort(run: RunDirectory) -> tuple[str, ...]:
     about = run.provenance
-    log = log_of(KEPT / requested.target, cell, run)
-    resumed = _RESUMED.findall(log.read_text(encoding="utf-8"))
+    resumed = _RESUMED.findall((run.path / LOG).read_text(encoding="utf-8"))
     return (
         f"{int(run.metrics()['round'].max()):,}",
         f"{about['seconds'] / 3600:.2f}",
@@ -263,8 +265,25 @@ def coefficient(requested: RequestedExperiment) -> Part:
     return Part((), [_figure(requested, "coefficient", "10")])
 
 
+def claims(requested: RequestedExperiment) -> Part:
+    """The paper's claims for which the runs have a number."""
+    evidence = Runs(requested)
+    rows = [row for row in judged(Printed(requested.paper), evidence) if _has_number(row.measured)]
+    header = ("claim", "in words", "stated", "print", "measured", "95 % interval", "decision")
+    texts = [(row.claim.id, row.claim.about, stated(row.claim), *row.cells[3:]) for row in rows]
+    agreeing = sum(row.measured is not None and row.measured.margin >= 0 for row in rows)
+    sentence = f"{agreeing} of the {len(rows)} claims for which there is a measured number agree with it."
+    title = f"Claims of {requested.paper}, compared with these runs ({evidence.kind})"
+    frame = pd.DataFrame(texts, columns=list(header))
+    return Part([sentence], tables=[ReportTable("claims", Caption(title, LEGEND), header, tuple(texts), frame)])
+
+
+def _has_number(finding: Finding | None) -> bool:
+    return finding is not None and finding.value is not None
+
+
 PARTS: Mapping[str, Callable[[RequestedExperiment], Part]] = {
-    made.__name__: made for made in (runs, accuracy, convergence, communication, coefficient, images)
+    made.__name__: made for made in (runs, accuracy, convergence, communication, coefficient, claims, images)
 }
 
 

@@ -28,7 +28,9 @@ from bench.training.directories.working_directory import UNFINISHED
 from bench.training.run_directory import (
     CONFIG,
     FINAL,
+    LOCAL_MODELS,
     PROVENANCE,
+    SNAPSHOTS,
     TIMES,
     RunDirectory,
     is_complete,
@@ -136,6 +138,8 @@ def _verify(run: RunDirectory, rounds: int, first: int | None, device: Devices, 
         _check_identity(run)
     if "identity" not in verdict.verified:
         return
+    if _has_only_final(run):  # as in results/reproductions/
+        verdict.unverified.append("states and local models (none is stored)")
     with verdict.of("data"):
         _check_data(run)
     if "data" not in verdict.verified:
@@ -162,8 +166,15 @@ def _check_identity(run: RunDirectory) -> None:
         raise DamagedFileError(run.path / PROVENANCE, why, run.remedy)
     if run.provenance.get("seed", config.seed) != config.seed:
         raise DamagedFileError(run.path / PROVENANCE, "its seed is not that of the configuration", run.remedy)
-    if (run.path / FINAL).is_file():
+    if (run.path / FINAL).is_file() and not _has_only_final(run):
         check_models(run)
+
+
+def _has_only_final(run: RunDirectory) -> bool:
+    """Whether a run has its final model, but none of the states and local models that its configuration requires."""
+    required = bool(run.config.snapshots or run.config.rounds_of_local_models)
+    stored = any((run.path / folder).is_dir() for folder in (SNAPSHOTS, LOCAL_MODELS))
+    return required and not stored and (run.path / FINAL).is_file()
 
 
 @functools.lru_cache(maxsize=2)

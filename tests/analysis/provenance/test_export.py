@@ -93,7 +93,7 @@ def test_the_files_of_an_archive(results, tmp_path):
         crate = json.loads(zipped.read("ro-crate-metadata.json"))
     run = "results/runs/mini/digits/dirichlet-0.1/4-of-20/fedsam/seed-1"
     below = [name.removeprefix(f"{run}/") for name in names if name.startswith(run)]
-    assert below == ["config.json", "metrics.csv", "partition.csv.gz", "provenance.json", "times.csv"]
+    assert below == ["config.json", "metrics.csv", "partition.csv.gz", "provenance.json", "run.log", "times.csv"]
     assert "results/reports/mini/tables/accuracy.tex" in names
     assert "experiment/tests/end_to_end/mini/tables/accuracy.yaml" in names
     assert not [name for name in names if "analysis" in name.split("/")], "the table shows no analysis"

@@ -8,13 +8,14 @@ import torch
 
 from analysis.analyses.run_analysis import run_analysis
 from analysis.provenance import kept_results
-from analysis.provenance.kept_results import EVENT, finished, keep, kept, log_of, restore, runs_of
+from analysis.provenance.kept_results import finished, keep, kept, restore, runs_of
+from analysis.provenance.run_log import events
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.experiments.results import ResultPaths
 from bench.host.progress import silent
 from bench.input.errors import UserError
-from bench.training.run_directory import FINAL
+from bench.training.run_directory import FINAL, LOG
 from bench.training.train import train_cell
 
 CPU = torch.device("cpu")
@@ -26,7 +27,7 @@ training: {rounds: 2, local_epochs: 1, batch_size: 32, lr: 0.1}
 grid: {partition: [{name: iid, clients: 4}], participation: [{active: 2}], seeds: [0]}
 methods: {fedavg: {}, fedsam: {hyperparameters: {rho: 0.1}}}
 """
-LOG = """\
+WHOLE_LOG = """\
 2026-11-25 04:41:11,100 started: {"dataset":{"name":"digits"}}
 2026-11-25 04:41:11,200 engine: as measured earlier on this machine; delete '/home/me/choice.json' to measure again
 2026-11-25 04:41:11,300 engine: loop, 1 thread
@@ -52,8 +53,8 @@ def test_what_is_kept_of_a_log():
         "2026-11-25 05:00:01 round 2 of 2: local loss 1.0441, test accuracy 26.96 %, 126 ms per round",
         "2026-11-25 05:00:01 finished after round 2, 0.3 s of training, 0.1 s of evaluation",
     ]
-    for log in (LOG, "\n".join(lines)):
-        assert [f"{time} {event}" for time, event, _ in EVENT.findall(log)] == lines
+    for log in (WHOLE_LOG, "\n".join(lines)):
+        assert events(log).splitlines() == lines
 
 
 def test_finished_methods_are_kept(tmp_path, monkeypatch):
@@ -64,10 +65,10 @@ def test_finished_methods_are_kept(tmp_path, monkeypatch):
     keep(str(file), results, ["tiny_table_accuracy"])
     there = finished(str(file), folder / "results")
     assert there.experiment.chosen == ("fedavg",)
-    [(cell, run)] = runs_of(there)
-    lines = log_of(folder, cell, run).read_text(encoding="utf-8").splitlines()
-    events = [re.sub(r"^\S+ \S+ |[:,].*", "", line) for line in lines]
-    assert (events[0], set(events[1:-2]), events[-2:]) == (
+    [(_, run)] = runs_of(there)
+    lines = (run.path / LOG).read_text(encoding="utf-8").splitlines()
+    said = [re.sub(r"^\S+ \S+ |[:,].*", "", line) for line in lines]
+    assert (said[0], set(said[1:-2]), said[-2:]) == (
         "started",
         {"engine"},
         ["round 2 of 2", "finished after round 2"],
@@ -97,7 +98,7 @@ def test_what_is_restored_is_kept_with_further_runs(tmp_path, monkeypatch):
     next(old.rglob(FINAL)).unlink()
     keep(str(file), old, targets)
     before = contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*")
-    assert {Path(name).name for name in before} >= {"metrics.csv", "config.json", "seed-0.log", "clients.csv"}
+    assert {Path(name).name for name in before} >= {"metrics.csv", "config.json", "run.log", "clients.csv"}
     assert not contents(tmp_path / "kept", "**/*.safetensors")
 
     train_and_analyse(file, new, "fedsam")
@@ -110,16 +111,48 @@ def test_what_is_restored_is_kept_with_further_runs(tmp_path, monkeypatch):
     assert contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*") == before
 
 
-def test_final_models_are_kept_and_restored(tmp_path, monkeypatch):
+def test_final_models_are_kept_without_states_and_restored(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
     file, old, new = tmp_path / "tiny.yaml", tmp_path / "old", tmp_path / "new"
-    file.write_text(TINY, encoding="utf-8")
+    file.write_text(TINY + "evaluation: {snapshot_every: 1}\n", encoding="utf-8")
     train(file, old, "fedavg")
     keep(str(file), old, ["tiny_table_accuracy"])
     restore(str(file), new)
-    model = f"**/{FINAL}"
-    assert len(contents(old, model)) == 1
-    assert contents(new, model) == contents(old, model)
+    models = contents(old, "**/*.safetensors")
+    assert len(models) == 3
+    assert contents(new, "**/*.safetensors") == contents(old, f"**/{FINAL}")
+    assert "1 run, 1 final model, 0 states." in (tmp_path / "kept/tiny/README.md").read_text(encoding="utf-8")
+
+
+def test_nothing_that_is_kept_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    file, results = tmp_path / "tiny.yaml", tmp_path / "results"
+    file.write_text(TINY, encoding="utf-8")
+    train(file, results, "fedavg")
+    keep(str(file), results, ["tiny_table_accuracy"])
+    before = contents(tmp_path / "kept", "**/*")
+    [model], [log] = results.rglob(FINAL), results.rglob(LOG)
+    model.unlink()
+    with pytest.raises(
+        UserError, match=r"safetensors' is kept, but is missing in the results .*; nothing was replaced"
+    ):
+        keep(str(file), results, ["tiny_table_accuracy"])
+    assert contents(tmp_path / "kept", "**/*") == before
+    restore(str(file), results)
+    log.unlink()
+    with pytest.raises(UserError, match=r"run.log' is missing; nothing was replaced"):
+        keep(str(file), results, ["tiny_table_accuracy"])
+    assert contents(tmp_path / "kept", "**/*") == before
+    restore(str(file), results)
+    keep(str(file), results, ["tiny_table_accuracy"])
+    assert contents(tmp_path / "kept", "**/*") == before
+
+
+def test_only_what_is_kept_is_restored(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    (tmp_path / "kept" / "other").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"^no results of 'quick' are kept \(allowed: other\)$"):
+        restore("quick", tmp_path / "results")
 
 
 def train_and_analyse(file: Path, results: Path, method: str) -> None:

@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 
 from analysis.comparison.pages.part import shown
-from analysis.provenance.kept_results import KEPT, kept, log_of, runs_of
+from analysis.provenance.kept_results import KEPT, kept, runs_of
 from analysis.provenance.reproduction_page import PAGE, PARTS, PICTURES, VERSIONS, parts, standard_error
 from analysis.report.pictures import shown_by
 from bench.files.marked_text import marks, part
+from bench.training.run_directory import LOG
 
 AGAIN = "python -m analysis.provenance.reproduction_page"
 
@@ -39,7 +40,7 @@ def test_each_run_has_all_rounds_and_a_log(name: str) -> None:
     for cell, run in found:
         rounds = requested.experiment.cell(cell.path).runs[0].training.rounds
         assert len(run.metrics()) == rounds
-        lines = log_of(KEPT / name, cell, run).read_text(encoding="utf-8").splitlines()
+        lines = (run.path / LOG).read_text(encoding="utf-8").splitlines()
         assert lines[0].endswith(" started")
         last = next(line for line in reversed(lines) if f" finished after round {rounds}, " not in line)
         assert f"round {rounds} of {rounds}: " in last

@@ -151,6 +151,17 @@ def test_an_exported_run_without_models_is_verified_from_the_start(run):
     assert verdict.verified[-1] == "round 1 of 5 computed again with the same bits"
 
 
+def test_a_kept_run_with_only_its_final_model_is_verified_from_the_start(run):
+    shutil.rmtree(run / "snapshots")
+    shutil.rmtree(run / "local_models")
+    verdict = verified(run)
+    assert not verdict.differs
+    assert verdict.unverified == ["states and local models (none is stored)"]
+    assert verdict.verified[-1] == (
+        "round 1 of 5 and the evaluation of the final model computed again with the same bits"
+    )
+
+
 @contextmanager
 def flipped(file: Path, bit: int) -> Iterator[None]:
     before = file.read_bytes()

@@ -121,7 +121,7 @@ def test_markdown_contains_no_html(rendered: list[Path]) -> None:
 
 def test_the_readme_of_an_archive_contains_no_html() -> None:
     about = {"target": NAME, "description": TEXT, "ended": "2026-11-22T00:00:00"}
-    has = {"has_models": False, "has_reports": True, "has_own_experiment": True}
+    has = {"models": 0, "states": 0, "has_reports": True, "has_own_experiment": True}
     tokens = tokens_of(readme(Contents(**about, **has, runs={}, commands=[["table", NAME]], options=[])))
     assert not [token.content for token in tokens if token.type.startswith("html")]
 
