@@ -60,7 +60,7 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
         shutil.rmtree(new, ignore_errors=True)
         unpack(archive, new)
     try:
-        _check_complete(folder / RESULTS, new / RESULTS)
+        _check_nothing_is_lost(folder / RESULTS, new / RESULTS)
         if folder.exists():
             shutil.rmtree(old, ignore_errors=True)
             folder.rename(old)
@@ -70,7 +70,7 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def _check_complete(before: Path, after: Path) -> None:
+def _check_nothing_is_lost(before: Path, after: Path) -> None:
     """A `UserError` if a file of the kept results is not among those that shall replace them."""
     for file in _files(before):
         if not (after / file).is_file():

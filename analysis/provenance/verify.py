@@ -138,7 +138,7 @@ def _verify(run: RunDirectory, rounds: int, first: int | None, device: Devices, 
         _check_identity(run)
     if "identity" not in verdict.verified:
         return
-    if _has_only_final(run):  # as in results/reproductions/
+    if _has_only_final(run):
         verdict.unverified.append("states and local models (none is stored)")
     with verdict.of("data"):
         _check_data(run)
@@ -171,7 +171,10 @@ def _check_identity(run: RunDirectory) -> None:
 
 
 def _has_only_final(run: RunDirectory) -> bool:
-    """Whether a run has its final model, but none of the states and local models that its configuration requires."""
+    """Whether a run has its final model, but none of the states and local models that its configuration requires.
+
+    Runs in results/reproductions/ are stored so.
+    """
     required = bool(run.config.snapshots or run.config.rounds_of_local_models)
     stored = any((run.path / folder).is_dir() for folder in (SNAPSHOTS, LOCAL_MODELS))
     return required and not stored and (run.path / FINAL).is_file()
