@@ -91,7 +91,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> Caption:
         *tuned_values(tidy.experiment, layout.methods),
         *less_exact({layout.file: frame}, tidy.analyses),
         *computed_in_bf16({layout.file: frame}),
-        *computed_by_other_code({layout.file: frame}, tidy.analyses),
+        *computed_by_other_code({layout.file: frame}, tidy.analyses, tidy.experiment),
         f"{note[0].upper()}{note[1:]}." if note else "",
     ]
     smoke = smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=layout.spans_rounds)

@@ -235,16 +235,24 @@ def computed_in_bf16(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             )
 
 
-def computed_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:
-    """A sentence that says which kinds of tidy files were partly computed by another version of the code."""
-    found: dict[str, list[str]] = defaultdict(list)
+def computed_by_other_code(
+    frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis], experiment: Experiment
+) -> Iterator[str]:
+    """A sentence that says which tidy files were partly computed by another version of the code, of which methods."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for file, frame in frames.items():
         if "code" in frame:
             here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint(analyses[file].name)
             runs = frame.drop_duplicates(RUN_IDS)
-            if old := int((runs["code"] != here).sum()):
+            old = runs[runs["code"] != here]
+            if not old.empty:
                 what = "runs" if file in RUN_FILES else "results of"
-                found[f"{old} of {len(runs)} {what}"] += [] if file in RUN_FILES else [file]
+                some = set(old["method"]) if set(old["method"]) < set(runs["method"]) else ()
+                names = ", ".join(name for method, name in method_titles(experiment).items() if method in some)
+                found[f"{len(old)} of {len(runs)} {what}", names] += [] if file in RUN_FILES else [file]
     if found:
-        parts = (f"{count} {', '.join(files)}".rstrip() for count, files in found.items())
+        parts = (
+            f"{count} {', '.join(files)}".rstrip() + f" ({names})" * bool(names)
+            for (count, names), files in found.items()
+        )
         yield f"{'; '.join(parts)} were computed by another version of the code."

@@ -70,7 +70,7 @@ def caption(
         *_definitions(layout, frames),
         *less_exact(frames, tidy.analyses),
         *computed_in_bf16(frames),
-        *computed_by_other_code(frames, tidy.analyses),
+        *computed_by_other_code(frames, tidy.analyses, tidy.experiment),
     ]
     if any(quantity(column.metric).file == "convergence" for column in layout.columns):
         protocol.append(
