@@ -239,20 +239,19 @@ def computed_by_other_code(
     frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis], experiment: Experiment
 ) -> Iterator[str]:
     """A sentence that says which tidy files were partly computed by another version of the code, of which methods."""
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    titles, found = method_titles(experiment), defaultdict[str, list[str]](list)
     for file, frame in frames.items():
         if "code" in frame:
-            here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint(analyses[file].name)
+            of_runs = file in RUN_FILES
+            here = code_fingerprint() if of_runs else analysis_fingerprint(analyses[file].name)
             runs = frame.drop_duplicates(RUN_IDS)
             old = runs[runs["code"] != here]
             if not old.empty:
-                what = "runs" if file in RUN_FILES else "results of"
-                some = set(old["method"]) if set(old["method"]) < set(runs["method"]) else ()
-                names = ", ".join(name for method, name in method_titles(experiment).items() if method in some)
-                found[f"{len(old)} of {len(runs)} {what}", names] += [] if file in RUN_FILES else [file]
+                methods = {*old["method"]}
+                some = ", ".join(title for method, title in titles.items() if method in methods)
+                named = f" ({some})" if methods < {*runs["method"]} else ""
+                count = f"{len(old)} of {len(runs)} {'runs' if of_runs else 'results'}{named}"
+                found[count] += [] if of_runs else [file]
     if found:
-        parts = (
-            f"{count} {', '.join(files)}".rstrip() + f" ({names})" * bool(names)
-            for (count, names), files in found.items()
-        )
+        parts = (f"{count} of {', '.join(files)}" if files else count for count, files in found.items())
         yield f"{'; '.join(parts)} were computed by another version of the code."

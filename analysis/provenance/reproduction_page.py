@@ -265,6 +265,11 @@ def coefficient(requested: RequestedExperiment) -> Part:
     return Part((), [_figure(requested, "coefficient", "10")])
 
 
+def flatness(requested: RequestedExperiment) -> Part:
+    """Measures of the final models, and the loss around them."""
+    return Part((), [_figure(requested, "flatness", "9")], blocks=[_table(requested, "8")])
+
+
 def claims(requested: RequestedExperiment) -> Part:
     """The paper's claims for which the runs have a number."""
     evidence = Runs(requested)
@@ -283,7 +288,7 @@ def _has_number(finding: Finding | None) -> bool:
 
 
 PARTS: Mapping[str, Callable[[RequestedExperiment], Part]] = {
-    made.__name__: made for made in (runs, accuracy, convergence, communication, coefficient, claims, images)
+    made.__name__: made for made in (runs, accuracy, convergence, communication, coefficient, flatness, claims, images)
 }
 
 

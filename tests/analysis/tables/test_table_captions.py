@@ -124,7 +124,7 @@ def test_captions_say_what_was_computed_and_by_which_code(tidy: Tidy) -> None:
     several = words(lpf(tidy, definition=["6 draws", "7 draws", "8 draws"]).caption)
     assert "LPF: 5, 6, 7 or 8 draws." in several
     assert "other code" not in several
-    assert "3 of 6 results of flatness (FedSAM) were computed by another version of the code." in words(
+    assert "3 of 6 results (FedSAM) of flatness were computed by another version of the code." in words(
         lpf(tidy, code="0123").caption
     )
 
