@@ -27,12 +27,12 @@ from bench.experiments.results import METRICS, ResultPaths
 from bench.files.atomic import replacing
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.input.errors import UserError
-from bench.training.run_directory import CONFIG, LOCAL_MODELS, LOG, SNAPSHOTS, RunDirectory
+from bench.training.run_directory import CONFIG, LOCAL_MODELS, LOG, PROVENANCE, SNAPSHOTS, RunDirectory
 
 KEPT = REPOSITORY / "results" / "reproductions"
 
-KINDS = ("runs", "analysis", "partitions")
-"""The folders of results that are kept, below each that of the experiment."""
+KINDS = ("partitions", "runs", "analysis")
+"""The folders of results that are kept, below each that of the experiment; analyses are computed from the others."""
 
 
 def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
@@ -43,6 +43,9 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
     """
     requested = finished(experiment, results)
     name, folder = requested.target, KEPT / requested.target
+    new, old = (folder.with_name(f".{name}.{which}") for which in ("new", "old"))  # the swap is two renames
+    if old.exists() and not folder.exists():
+        old.rename(folder)  # a swap was interrupted between them
     own = [] if experiment in experiment_names() else [experiment]
     with tempfile.TemporaryDirectory() as temporary:
         archive, copy = Path(temporary) / "results.zip", Path(temporary) / RESULTS
@@ -56,7 +59,6 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
             write_checked_json(run.path / CONFIG, config)
         names = targets or [name, f"{name}_claims"]
         export(names, archive, copy, requested.overrides, own, models=True, reports=False)
-        new, old = (folder.with_name(f".{name}.{which}") for which in ("new", "old"))  # the swap is two renames
         shutil.rmtree(new, ignore_errors=True)
         unpack(archive, new)
     try:
@@ -83,17 +85,31 @@ def _check_nothing_is_lost(before: Path, after: Path) -> None:
 def restore(experiment: str, results: Path) -> None:
     """Copy the kept runs, with logs and final models, and their analyses to `results`; files that are there stay.
 
-    A `UserError` if nothing is kept of the experiment.
+    Analyses are written after the runs, so that Snakemake does not take them for older ones. A `UserError` if nothing
+    is kept of the experiment, or if `results` has another run of the same configuration; then nothing is copied.
     """
     there = kept(experiment)
-    files = _files(there.results)
-    if not files:
+    folders = _folders(there.experiment.name, there.results)
+    if not folders:
         names = ", ".join(sorted(folder.name for folder in KEPT.glob("[!.]*")))
         raise UserError(f"no results of '{experiment}' are kept (allowed: {names})")
+    files = [below / file for below in folders for file in _files(there.results / below)]
+    for file in files:
+        if file.name == PROVENANCE and (results / file).exists():
+            _check_same(results / file, there.results / file)
     for file in files:
         if not (results / file).exists():
             with replacing(results / file) as copy:
                 shutil.copyfile(there.results / file, copy)
+
+
+def _check_same(here: Path, there: Path) -> None:
+    """A `UserError` if the provenance of a run in the results is not that of the kept run."""
+    if here.read_bytes() != there.read_bytes():
+        raise UserError(
+            f"'{here.parent}' is another run than the one that is kept: move it away, or name another folder; nothing "
+            "was copied"
+        )
 
 
 def _files(results: Path) -> list[Path]:

@@ -8,7 +8,7 @@ import torch
 
 from analysis.analyses.run_analysis import run_analysis
 from analysis.provenance import kept_results
-from analysis.provenance.kept_results import finished, keep, kept, restore, runs_of
+from analysis.provenance.kept_results import KINDS, finished, keep, kept, restore, runs_of
 from analysis.provenance.run_log import events
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
@@ -105,6 +105,8 @@ def test_what_is_restored_is_kept_with_further_runs(tmp_path, monkeypatch):
     computed = contents(new, "**/fedsam/**/*")
     restore(str(file), new)
     restore(str(file), new)
+    written = {kind: [one.stat().st_mtime_ns for one in (new / kind).rglob("fedavg/**/*.csv")] for kind in KINDS}
+    assert max(written["runs"]) < min(written["analysis"]), "else Snakemake would compute analyses again"
     assert contents(new, "**/fedsam/**/*") == computed
     keep(str(file), new, targets)
     assert [cell.method for cell, _ in runs_of(kept(str(file)))] == ["fedavg", "fedsam"]
@@ -146,6 +148,34 @@ def test_nothing_that_is_kept_is_lost(tmp_path, monkeypatch):
     restore(str(file), results)
     keep(str(file), results, ["tiny_table_accuracy"])
     assert contents(tmp_path / "kept", "**/*") == before
+
+
+def test_nothing_is_lost_after_an_interruption(tmp_path, monkeypatch):
+    """The swap is two renames, so the kept results can be left under the name of the old ones."""
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    file, results, fewer = tmp_path / "tiny.yaml", tmp_path / "results", tmp_path / "fewer"
+    file.write_text(TINY, encoding="utf-8")
+    train(file, results, "fedavg", "fedsam")
+    keep(str(file), results, ["tiny_table_accuracy"])
+    before = contents(tmp_path / "kept", "**/*")
+    (tmp_path / "kept" / "tiny").rename(tmp_path / "kept" / ".tiny.old")
+    train(file, fewer, "fedavg")
+    with pytest.raises(UserError, match=r"fedsam/metrics.csv' is kept, but is missing in the results"):
+        keep(str(file), fewer, ["tiny_table_accuracy"])
+    assert contents(tmp_path / "kept", "**/*") == before
+
+
+def test_files_of_two_runs_are_not_mixed(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    file, old, new = tmp_path / "tiny.yaml", tmp_path / "old", tmp_path / "new"
+    file.write_text(TINY, encoding="utf-8")
+    train(file, old, "fedavg", "fedsam")
+    keep(str(file), old, ["tiny_table_accuracy"])
+    train(file, new, "fedsam")
+    before = contents(new, "**/*")
+    with pytest.raises(UserError, match=r"fedsam/seed-0' is another run than the one that is kept: .* nothing was cop"):
+        restore(str(file), new)
+    assert contents(new, "**/*") == before
 
 
 def test_only_what_is_kept_is_restored(tmp_path, monkeypatch):

@@ -1,17 +1,19 @@
 """The page of the reproduction shows the results that are kept with the code."""
 
-import numpy as np
-import pandas as pd
+import hashlib
+
 import pytest
 
 from analysis.comparison.pages.part import shown
 from analysis.provenance.kept_results import KEPT, kept, runs_of
-from analysis.provenance.reproduction_page import PAGE, PARTS, PICTURES, VERSIONS, parts, standard_error
+from analysis.provenance.reproduction_page import IMAGES, PAGE, PARTS, PICTURES, parts
 from analysis.report.pictures import shown_by
+from bench.experiments.results import CHECKSUMS
 from bench.files.marked_text import marks, part
 from bench.training.run_directory import LOG
 
 AGAIN = "python -m analysis.provenance.reproduction_page"
+NAMES = sorted(folder.name for folder in KEPT.glob("[!.]*"))
 
 
 @pytest.mark.long
@@ -32,7 +34,15 @@ def test_the_page_has_known_parts() -> None:
     assert shown == {mark for name in PARTS for mark in marks(name)}
 
 
-@pytest.mark.parametrize("name", sorted(folder.name for folder in KEPT.iterdir()))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kept_files_have_their_checksums(name: str) -> None:
+    folder = KEPT / name
+    lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    for digest, file in (line.split("  ", 1) for line in lines):
+        assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == digest, file
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_each_run_has_all_rounds_and_a_log(name: str) -> None:
     requested = kept(name)
     found = list(runs_of(requested))
@@ -48,13 +58,4 @@ def test_each_run_has_all_rounds_and_a_log(name: str) -> None:
 
 
 def test_everything_that_is_kept_is_shown() -> None:
-    there = {folder.name for folder in KEPT.iterdir()}
-    assert there == {name for name in VERSIONS if list(runs_of(kept(name)))}
-    assert there
-
-
-def test_the_standard_error_is_that_of_independent_batches() -> None:
-    """Of numbers that are equal within a batch, the batches are the sample."""
-    means = np.random.default_rng(0).normal(size=10)
-    accuracies = pd.Series([0.0, *np.repeat(means, 10)])
-    assert standard_error(accuracies) == pytest.approx(means.std(ddof=1) / 10**0.5)
+    assert {name for name in IMAGES if list(runs_of(kept(name)))} == {*NAMES} == {*IMAGES}
