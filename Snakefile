@@ -70,8 +70,10 @@ def print_findings():
 
 onstart:
     if not SUBMITTED:
-        FLOW.require_data((job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs())
-        if FLOW.compared and {"tune", "train"} & {job.rule.name for job in workflow.dag.needrun_jobs()}:
+        jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
+        FLOW.require_stored_runs(jobs)
+        FLOW.require_data(jobs)
+        if FLOW.compared and {"tune", "train"} & {rule for rule, _ in jobs}:
             print_findings()
     # Snakemake's limit of jobs per second polls once a second for each job that has ended. One machine needs no
     # limit, so `--max-jobs-per-timespan` has no effect there.

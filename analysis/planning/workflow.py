@@ -24,7 +24,7 @@ from bench.experiments.experiment import Cell, Experiment, unused_where
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from bench.experiments.resolving import scaled_name
-from bench.experiments.results import ReportPaths, ResultPaths, run_in
+from bench.experiments.results import CHECKSUMS, ReportPaths, ResultPaths, run_in
 from bench.experiments.run_config import RunConfig
 from bench.host.torch_device import resolved_name
 from bench.input.content import short_hash
@@ -99,6 +99,10 @@ class Workflow:
         results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
         if not isinstance(results, str) or not results:
             raise UserError(f"--config results={results} (allowed: the path of a folder)")
+        if (Path(results) / CHECKSUMS).is_file():
+            raise UserError(
+                f"--config results={results}: the results of this archive are in '{Path(results) / ResultPaths().root}'"
+            )
         if replace not in ("true", "false"):
             raise UserError(f"--config replace={replace} (allowed: true, false)")
         threads = config.get("threads")
@@ -299,6 +303,20 @@ class Workflow:
                         models[key] = model, source
         found = [error for _, source in sorted(wanted.items()) if (error := _missing(source)) is not None]
         raise_all("data sets and weights", found or list(_unfit(models.values())))
+
+    @one_line_errors
+    def require_stored_runs(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:
+        """End Snakemake if a job would train in an unpacked archive, which has the checksums of its files; `jobs`: as
+        above."""
+        if not self.paths.unpacked:
+            return
+        missing = dict.fromkeys(w.method for rule, w in jobs if rule == "train")
+        if missing:
+            raise UserError(
+                f"'{self.paths.root}' is an unpacked archive, in which nothing is trained, and has no runs of "
+                f"{', '.join(missing)}: choose the methods that it has with --config methods=[...], or train them in "
+                "another folder of results"
+            )
 
     def _has_runs(self, w: Wildcards, runs: Sequence[RunConfig]) -> bool:
         """Whether all runs of a cell are finished, or can be taken from other experiments."""

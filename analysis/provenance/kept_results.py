@@ -82,9 +82,10 @@ def _check_nothing_is_lost(before: Path, after: Path) -> None:
             )
 
 
-def restore(experiment: str, results: Path) -> None:
-    """Copy the kept runs, with logs and final models, and their analyses to `results`; files that are there stay.
+def restore(experiment: str, results: Path) -> int:
+    """Copy the kept runs, with logs and final models, and their analyses to `results`; return the number of new files.
 
+    Files that are there stay, because they can be newer, such as analyses with other options.
     Analyses are written after the runs, so that Snakemake does not take them for older ones. A `UserError` if nothing
     is kept of the experiment, or if `results` has another run of the same configuration; then nothing is copied.
     """
@@ -97,10 +98,11 @@ def restore(experiment: str, results: Path) -> None:
     for file in files:
         if file.name == PROVENANCE and (results / file).exists():
             _check_same(results / file, there.results / file)
-    for file in files:
-        if not (results / file).exists():
-            with replacing(results / file) as copy:
-                shutil.copyfile(there.results / file, copy)
+    new = [file for file in files if not (results / file).exists()]
+    for file in new:
+        with replacing(results / file) as copy:
+            shutil.copyfile(there.results / file, copy)
+    return len(new)
 
 
 def _check_same(here: Path, there: Path) -> None:
@@ -162,7 +164,7 @@ if __name__ == "__main__":
             case ["keep", name, folder, *targets]:
                 keep(name, Path(folder), targets)
             case ["restore", name, folder]:
-                restore(name, Path(folder))
+                print(f"{restore(name, Path(folder))} new files in '{folder}'")
             case _:
                 sys.exit(__doc__)
     except UserError as error:

@@ -11,6 +11,9 @@ from fedflat.cli.options import Results, Set, file_option, overrides_of
 
 Values = list[str] | None
 
+DEFAULT_RESULTS = Path("results")
+"""Before anything is trained, this folder is missing."""
+
 
 def published(
     paper: Annotated[Values, typer.Option(help="For example fedgf or fedsam_caldarola.", metavar="PAPER")] = None,
@@ -78,7 +81,7 @@ def claims(
         str | None, typer.Option(help="paper or smoke: the scale of the runs. Default: paper.", metavar="SCALE")
     ] = None,
     set_: Set = None,
-    results: Results = Path("results"),
+    results: Results = DEFAULT_RESULTS,
     out: Annotated[Path | None, file_option("Write a Markdown page instead of printing.")] = None,
 ) -> None:
     """Decide the claims of a paper.
@@ -98,6 +101,8 @@ def claims(
     from analysis.report.requested import RequestedExperiment
     from bench.files.atomic import write_text
 
+    if results != DEFAULT_RESULTS and not results.is_dir():
+        raise UserError(f"--results: there is no folder '{results}'")
     overrides = overrides_of(set_)
     if scale is not None:
         if "scale" in overrides:

@@ -73,6 +73,7 @@ def test_mistakes_in_an_experiment(old, new, message, tmp_path):
 def test_mistakes_on_the_command_line(tmp_path):
     assert "did you mean 'digits/dirichlet-0.1/4-of-20/fedsam'" in refused("run", "quick", CELL.replace("sam", "sma"))
     assert "unknown experiment 'quik'; did you mean 'quick'?" in refused("run", "quik", CELL)
+    assert f"there is no folder '{tmp_path / 'x'}'" in refused("claims", "fedgf", "--results", tmp_path / "x")
     assert "unknown device 'meta'" in refused("run", "quick", CELL, "--device", "meta", "--out", tmp_path / "x")
     assert "--set training.rounds is given twice" in refused(
         "run", "quick", CELL, "--set", "training.rounds=3", "--set", "training.rounds=4"

@@ -220,6 +220,22 @@ def test_missing_data_sets_are_named_once_and_one_per_line(tmp_path, monkeypatch
     assert all(line.count("is missing") == 1 for line in lines)
 
 
+def test_nothing_is_trained_in_an_unpacked_archive(tmp_path, capsys):
+    """Its checksums are those of the runs that it has."""
+    (tmp_path / "checksums.sha256").touch()
+    with pytest.raises(UserError, match=rf"the results of this archive are in '{tmp_path}/results'"):
+        Workflow.of({"experiments": MINI, "results": str(tmp_path)})
+    flow = Workflow.of({"experiments": MINI, "results": str(tmp_path / "results")})
+    flow.require_stored_runs([("analyse", wildcards())])
+    with pytest.raises(SystemExit) as ended:
+        flow.require_stored_runs([("train", wildcards()), ("analyse", wildcards())])
+    assert ended.value.code == 2
+    assert "an unpacked archive, in which nothing is trained, and has no runs of fedsam:" in capsys.readouterr().err
+    Workflow.of({"experiments": MINI, "results": str(tmp_path / "other" / "results")}).require_stored_runs(
+        [("train", wildcards())]
+    )
+
+
 def test_bad_input_ends_snakemake_with_one_line(capsys):
     def refuse() -> None:
         raise UserError("a is not b")
