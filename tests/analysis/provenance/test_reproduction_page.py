@@ -1,12 +1,13 @@
 """The page of the reproduction shows the results that are kept with the code."""
 
 import hashlib
+import re
 
 import pytest
 
 from analysis.comparison.pages.part import shown
 from analysis.provenance.kept_results import KEPT, kept, runs_of
-from analysis.provenance.reproduction_page import IMAGES, PAGE, PARTS, PICTURES, parts
+from analysis.provenance.reproduction_page import EXPERIMENT, IMAGES, PAGE, PARTS, PICTURES, parts
 from analysis.report.pictures import shown_by
 from bench.experiments.results import CHECKSUMS
 from bench.files.marked_text import marks, part
@@ -26,6 +27,12 @@ def test_the_page_shows_the_kept_results() -> None:
             pictures.add(file)
             assert shown_by(file) == shown(figure), AGAIN
     assert set((PAGE.parent / PICTURES).glob("*.png")) == pictures
+
+
+def test_the_command_of_the_page_names_the_kept_methods() -> None:
+    chosen = kept(EXPERIMENT).experiment.chosen
+    named = re.findall(r"^snakemake .* methods=\[(.*)\]$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert named == ([] if chosen is None else [",".join(chosen)])
 
 
 def test_the_page_has_known_parts() -> None:
