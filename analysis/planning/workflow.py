@@ -1,7 +1,7 @@
 """Functions for the Snakefile: experiments, cells, files, and the options of jobs."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -12,14 +12,13 @@ import torch
 from analysis.comparison.baselines import RUNS, folder_of
 from analysis.planning import targets
 from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
+from analysis.planning.data_checks import missing, unfit
 from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
 from analysis.planning.gradient_times import GradientTimes
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
-from bench.data.root import data_root
-from bench.data.sources.base import Form, Source
-from bench.experiments.data_sets import check_model_for
+from bench.data.sources.base import Source
 from bench.experiments.experiment import Cell, Experiment, unused_where
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
@@ -29,7 +28,7 @@ from bench.experiments.run_config import RunConfig
 from bench.host.torch_device import resolved_name
 from bench.input.content import short_hash
 from bench.input.errors import UserError, raise_all, unknown
-from bench.models.base import ModelChoice, NamedModel
+from bench.models.base import ModelChoice
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete, is_finished
 from bench.tuning.cell_search import CellSearch
@@ -301,8 +300,8 @@ class Workflow:
                     wanted[source.label] = source
                     if rule != "split":
                         models[key] = model, source
-        found = [error for _, source in sorted(wanted.items()) if (error := _missing(source)) is not None]
-        raise_all("data sets and weights", found or list(_unfit(models.values())))
+        found = [error for _, source in sorted(wanted.items()) if (error := missing(source)) is not None]
+        raise_all("data sets and weights", found or list(unfit(models.values())))
 
     @one_line_errors
     def require_stored_runs(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:
@@ -310,11 +309,11 @@ class Workflow:
         above."""
         if not self.paths.unpacked:
             return
-        missing = dict.fromkeys(w.method for rule, w in jobs if rule == "train")
-        if missing:
+        methods = dict.fromkeys(w.method for rule, w in jobs if rule == "train")
+        if methods:
             raise UserError(
                 f"'{self.paths.root}' is an unpacked archive, in which nothing is trained, and has no runs of "
-                f"{', '.join(missing)}: choose the methods that it has with --config methods=[...], or train them in "
+                f"{', '.join(methods)}: choose the methods that it has with --config methods=[...], or train them in "
                 "another folder of results"
             )
 
@@ -469,30 +468,6 @@ class Workflow:
     def unknown_target(self, w: Wildcards) -> list[Path]:
         """End Snakemake with a line that suggests the nearest target."""
         raise unknown("target", w.target, {*self.targets, "all"})
-
-
-def _missing(source: Source) -> UserError | None:
-    """The error if files of a data set are missing."""
-    try:
-        source.require(data_root())
-    except UserError as error:
-        return error
-    return None
-
-
-def _unfit(pairs: Iterable[tuple[ModelChoice, Source]]) -> Iterator[UserError]:
-    """The errors of models that do not fit their data sets; each model is checked once for each form of a sample."""
-    seen = set[tuple[str, Form | None]]()
-    for model, source in pairs:
-        if not isinstance(model, NamedModel):
-            continue
-        try:
-            form = source.form(data_root())
-            if (model.label, form) not in seen:
-                seen.add((model.label, form))
-                check_model_for(model, source, data_root())
-        except UserError as error:
-            yield error
 
 
 def _searched(experiment: Experiment, path: str) -> str:
