@@ -86,15 +86,21 @@ def restore(experiment: str, results: Path) -> int:
     """Copy the kept runs, with logs and final models, and their analyses to `results`; return the number of new files.
 
     Files that are there stay, because they can be newer, such as analyses with other options.
-    Analyses are written after the runs, so that Snakemake does not take them for older ones. A `UserError` if nothing
-    is kept of the experiment, or if `results` has another run of the same configuration; then nothing is copied.
+    Analyses are written after the runs, so that Snakemake does not take them for older ones; the files by which a run,
+    and a cell, count as finished after all others of the runs, so that an interrupted copy is not taken for a whole
+    one. A `UserError` if nothing is kept of the experiment, or if `results` has another run of the same configuration;
+    then nothing is copied.
     """
     there = kept(experiment)
     folders = _folders(there.experiment.name, there.results)
     if not folders:
         names = ", ".join(sorted(folder.name for folder in KEPT.glob("[!.]*")))
         raise UserError(f"no results of '{experiment}' are kept (allowed: {names})")
-    files = [below / file for below in folders for file in _files(there.results / below)]
+    files = [
+        below / file
+        for below in folders
+        for file in sorted(_files(there.results / below), key=lambda one: _completes(there.results / below / one))
+    ]
     for file in files:
         if file.name == PROVENANCE and (results / file).exists():
             _check_same(results / file, there.results / file)
@@ -103,6 +109,13 @@ def restore(experiment: str, results: Path) -> int:
         with replacing(results / file) as copy:
             shutil.copyfile(there.results / file, copy)
     return len(new)
+
+
+def _completes(file: Path) -> int:
+    """1 for the file by which a run counts as finished, 2 for that of a cell, 0 for others."""
+    if file.name == CONFIG:
+        return 1
+    return 2 if file.name == METRICS and not (file.parent / CONFIG).exists() else 0
 
 
 def _check_same(here: Path, there: Path) -> None:

@@ -28,6 +28,9 @@ LAST = 100
 MEAN = f"mean of the last {LAST}"
 """The rule of FedGF's code, whose standard error is shown."""
 
+BLOCK = 100
+"""The regular evaluations whose mean shows whether the accuracy still rises."""
+
 BATCH_ROUNDS = 10
 """The rounds of a batch, whose means are treated as independent; longer batches would leave too few of them."""
 
@@ -66,7 +69,7 @@ class PrintedRun(NamedTuple):
         gap = RULES[MEAN](accuracies) - self.printed
         error = np.hypot(standard_error(accuracies), self.printed_deviation / LAST**0.5)
         regular = accuracies[accuracies.index % every == 0]
-        before, last = (regular.iloc[start:][:100] for start in (-200, -100))
+        before, last = regular.iloc[-2 * BLOCK : -BLOCK], regular.iloc[-BLOCK:]
         return (
             f"{self.label}: the {MEAN} is {abs(gap):.2f} points {'below' if gap < 0 else 'above'} the printed number, "
             f"{abs(gap) / error:.1f} times the error of the difference. Mean of the evaluations of every {every}th "
@@ -150,7 +153,10 @@ def differences(found: Sequence[PrintedRun]) -> ReportTable:
 
 
 def _differences(found: Sequence[PrintedRun]) -> Iterator[tuple[str, float, float, float]]:
-    for less, more in pairwise(sorted(found, key=lambda one: one.printed)):
+    in_order = sorted(found, key=lambda one: (one.run.config.seed, one.printed))
+    for less, more in pairwise(in_order):
+        if less.run.config.seed != more.run.config.seed:
+            continue  # they have other active clients
         both = (more.accuracies - less.accuracies).iloc[-LAST:]
         yield f"{more.label} − {less.label}", more.printed - less.printed, both.mean(), standard_error(both)
 

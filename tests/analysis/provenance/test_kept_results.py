@@ -15,7 +15,7 @@ from analysis.report.tables import Tables
 from bench.experiments.results import ResultPaths
 from bench.host.progress import silent
 from bench.input.errors import UserError
-from bench.training.run_directory import FINAL, LOG
+from bench.training.run_directory import FINAL, LOG, is_complete
 from bench.training.train import train_cell
 
 CPU = torch.device("cpu")
@@ -124,6 +124,31 @@ def test_final_models_are_kept_without_states_and_restored(tmp_path, monkeypatch
     assert len(models) == 3
     assert contents(new, "**/*.safetensors") == contents(old, f"**/{FINAL}")
     assert "1 run, 1 final model, 0 states." in (tmp_path / "kept/tiny/README.md").read_text(encoding="utf-8")
+
+
+def test_an_interrupted_restore_is_not_taken_for_a_whole_one(tmp_path, monkeypatch):
+    """Whichever file is the first that is not copied, a run or cell that counts as finished has all its files."""
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    file, old = tmp_path / "tiny.yaml", tmp_path / "old"
+    file.write_text(TINY, encoding="utf-8")
+    train(file, old, "fedavg")
+    keep(str(file), old, ["tiny_table_accuracy"])
+    [whole] = [run.path for _, run in runs_of(kept(str(file)))]
+    names = {one.name for one in whole.iterdir()}
+    interrupted = 0
+    for last in range(restore(str(file), tmp_path / "new")):
+        new, copied = tmp_path / f"new-{last}", iter(range(last))
+        with monkeypatch.context() as patch, pytest.raises(StopIteration):
+            patch.setattr(
+                kept_results.shutil, "copyfile", lambda a, b, n=copied: (next(n), b.write_bytes(a.read_bytes()))
+            )
+            restore(str(file), new)
+        run = new / whole.relative_to(tmp_path / "kept" / "tiny" / "results")
+        if is_complete(run):
+            interrupted += 1
+            assert {one.name for one in run.iterdir()} == names
+        assert is_complete(run) or not (run.parent / "metrics.csv").exists()
+    assert interrupted, "a run can be whole before its cell"
 
 
 def test_nothing_that_is_kept_is_lost(tmp_path, monkeypatch):

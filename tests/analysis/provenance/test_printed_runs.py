@@ -34,6 +34,8 @@ def test_classes_are_those_of_the_active_clients() -> None:
     assert set(classes) <= set(range(1, 6))
     absent = np.prod([(90 - k) / (100 - k) for k in range(5)])
     assert classes.mean() == pytest.approx(10 * (1 - absent), abs=0.02)
+    last = found[0].accuracies.iloc[-100:]
+    assert classes.loc[last.index].corr(last) > 0.6, "the clients of this round, not of its neighbour"
     frame = by_classes(found).frame
-    line = np.polyfit(classes.iloc[-100:], found[0].accuracies.iloc[-100:], 1)
+    line = np.polyfit(classes.iloc[-100:], last, 1)
     assert frame["accuracy expected with these"][0] == pytest.approx(np.polyval(line, classes.mean()))
