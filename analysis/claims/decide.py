@@ -113,7 +113,7 @@ class Finding:
     """The outcome of a statement, and the contrast that decides it.
 
     Of m parts that must hold, it is the one with the m-th largest distance from the bounds, among those with the same
-    outcome as the statement.
+    outcome as the statement. If numbers are missing, it is the one that would decide if their parts held.
 
     `value`, and `interval` with 95 % confidence, are those of this contrast; None if they cannot be computed. `seeds`:
     how many it has.
@@ -159,7 +159,7 @@ def decide(statement: Statement, values: Values, *, exact: bool, levels: Levels 
         outcome = "fails"
         shown = [finding for finding in known if finding.outcome == outcome][m - n - 1]
     else:
-        shown = known[min(m, len(known)) - 1] if known else found[0]
+        shown = known[max(len(known) - (n - m) - 1, 0)] if known else found[0]
     return Finding(outcome, shown.contrast, shown.value, shown.interval, shown.seeds)
 
 

@@ -15,13 +15,13 @@ def at_scale(model: Model, experiment: Experiment) -> Model:
     """The model with numbers of rounds that fit the experiment's runs.
 
     At smoke scale, `window`, `every` and the number of evaluations of `final` are at most a quarter of the rounds, but
-    a `window` or `final` over several evaluations has at least two. Limits of the y axis, which suit long runs, are
-    dropped. At paper scale nothing changes.
+    a `window` or `final` over several evaluations has at least two; curves are means of all evaluations. Limits of the
+    y axis, which suit long runs, are dropped. At paper scale nothing changes.
     """
     if experiment.scale == "paper":
         return model
     quarter = experiment.training.rounds // 4
-    longest = {"window": max(2, quarter), "every": max(1, quarter)}
+    longest = {"window": max(2, quarter), "every": max(1, quarter), "spacing": 1}
     shorter: dict[str, Any] = {name: most for name, most in longest.items() if getattr(model, name, 1) > most}
     shorter |= {limit: None for limit in ("y_min", "y_max") if getattr(model, limit, None) is not None}
     final = getattr(model, "final", None)

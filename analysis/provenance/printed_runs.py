@@ -1,7 +1,7 @@
 """Kept runs next to the accuracies that their paper prints: gaps, their errors, and what else they depend on."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -63,12 +63,17 @@ class PrintedRun(NamedTuple):
         return self.run.metrics().set_index("round")["test_accuracy"].dropna()
 
     @property
+    def regular_accuracies(self) -> pd.Series:
+        """Those at regular intervals, without the further ones of the last rounds."""
+        return self.accuracies[self.accuracies.index % self.run.config.evaluation.every == 0]
+
+    @property
     def gap(self) -> str:
         """How far the run is from the printed number, and whether its accuracy still rises, in words."""
         accuracies, every = self.accuracies, self.run.config.evaluation.every
         gap = RULES[MEAN](accuracies) - self.printed
         error = np.hypot(standard_error(accuracies), self.printed_deviation / LAST**0.5)
-        regular = accuracies[accuracies.index % every == 0]
+        regular = self.regular_accuracies
         before, last = regular.iloc[-2 * BLOCK : -BLOCK], regular.iloc[-BLOCK:]
         return (
             f"{self.label}: the {MEAN} is {abs(gap):.2f} points {'below' if gap < 0 else 'above'} the printed number, "
@@ -97,7 +102,7 @@ def label(requested: RequestedExperiment, cell: CellAddress, run: RunDirectory) 
 
 
 def printed_runs(requested: RequestedExperiment) -> list[PrintedRun]:
-    """The finished runs of methods for which the paper prints an accuracy, in the order of its table."""
+    """The finished runs of methods for which the paper prints an accuracy, in the order of the experiment."""
     accuracies, deviations = (_printed(requested, table) for table in (ACCURACY, DEVIATION))
     return [
         PrintedRun(cell.method, label(requested, cell, run), accuracies[cell.method], deviations[cell.method], run)
@@ -138,7 +143,7 @@ def by_rule(name: str, caption: Caption, found: Sequence[PrintedRun]) -> ReportT
 
 
 def differences(found: Sequence[PrintedRun]) -> ReportTable:
-    """The differences between methods that follow each other in the printed order, in the same rounds."""
+    """The differences between methods that follow each other by printed accuracy, in the same rounds."""
     header = ("methods", "printed", "measured")
     frame = pd.DataFrame(_differences(found), columns=[*header, "error"])
     rows = tuple(
@@ -146,7 +151,7 @@ def differences(found: Sequence[PrintedRun]) -> ReportTable:
         for methods, printed, measured, error in frame.itertuples(index=False)
     )
     about = (
-        f"Difference (points) of the {MEAN}, of methods that follow each other in the printed order. ±: standard error "
+        f"Difference (points) of the {MEAN}, of methods that follow each other by printed accuracy. ±: standard error "
         "of the mean difference of the same rounds, in which all methods have the same active clients."
     )
     return ReportTable("differences", Caption("Differences between methods", about), header, rows, frame)
@@ -154,11 +159,10 @@ def differences(found: Sequence[PrintedRun]) -> ReportTable:
 
 def _differences(found: Sequence[PrintedRun]) -> Iterator[tuple[str, float, float, float]]:
     in_order = sorted(found, key=lambda one: (one.run.config.seed, one.printed))
-    for less, more in pairwise(in_order):
-        if less.run.config.seed != more.run.config.seed:
-            continue  # they have other active clients
-        both = (more.accuracies - less.accuracies).iloc[-LAST:]
-        yield f"{more.label} − {less.label}", more.printed - less.printed, both.mean(), standard_error(both)
+    for _, of_seed in groupby(in_order, lambda one: one.run.config.seed):  # other seeds have other active clients
+        for less, more in pairwise(of_seed):
+            both = (more.accuracies - less.accuracies).iloc[-LAST:]
+            yield f"{more.label} − {less.label}", more.printed - less.printed, both.mean(), standard_error(both)
 
 
 def by_classes(found: Sequence[PrintedRun]) -> ReportTable:

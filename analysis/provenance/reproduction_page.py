@@ -140,7 +140,7 @@ def _curves(found: Sequence[PrintedRun]) -> ReportFigure:
         figure, body = new_figure(WIDTH, 2.6)
         axes = body.subplots()
         for one in found:
-            means = moving_means(one.accuracies, WINDOW)
+            means = moving_means(one.regular_accuracies, WINDOW)
             curve = means[means.index % EVERY == 0].rename("test_accuracy").reset_index()
             draw_curve(axes, curve["round"], curve["test_accuracy"], pd.Series(0.0, curve.index), looks[one.label])
             shown.append(curve.assign(run=one.label))
@@ -150,7 +150,7 @@ def _curves(found: Sequence[PrintedRun]) -> ReportFigure:
         draw_legend(body, looks, WIDTH)
     about = (
         f"Accuracy of the global model on the test images. Each point is the mean of {WINDOW} neighbouring evaluations "
-        "of one run, which are those of every tenth round and of each of the last 100."
+        "of one run, of every tenth round."
     )
     return ReportFigure("images", Caption("Convergence by version of the images", about), pd.concat(shown), figure)
 

@@ -50,6 +50,10 @@ class ConvergenceLayout(LinePanelsLayout):
     grid: GridPart = Field(default="all", description=PANELS_OF_GRID)
     rounds_scale: Literal["linear", "log"] = Field(default="linear", description="scale of the x axis")
     window: Count = Field(default=1, description="evaluations to average around each one, run by run; 1: none")
+    spacing: Count = Field(
+        default=1,
+        description="rounds between the evaluations to average, where the last rounds have more of them; 1: all",
+    )
     every: Count = Field(default=1, description="rounds between the points of a curve")
     targets: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(), description="values marked by a line")
     y_min: float | None = Field(
@@ -70,11 +74,13 @@ class ConvergenceLayout(LinePanelsLayout):
             *([f"above {high:g}"] if high is not None and (mean["mean"] > high).any() else []),
         ]
         cut = f" Values {' and '.join(hidden)} are not shown." if hidden else ""
-        return self.means_of_curves(shown, self.metric) + smoothing("evaluations", self.window, self.every) + cut
+        evaluations = "evaluations" if self.spacing == 1 else f"evaluations of every {self.spacing}th round"
+        return self.means_of_curves(shown, self.metric) + smoothing(evaluations, self.window, self.every) + cut
 
     def shown(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows that are drawn: smoothed and thinned."""
-        return neighbour_means(frame, self.metric, self.window, self.every)
+        regular = frame[frame["round"] % self.spacing == 0]
+        return neighbour_means(regular, self.metric, self.window, self.every)
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure. The curve of a method ends at a cross where a seed diverged, and the foot names the method."""

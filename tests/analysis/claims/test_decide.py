@@ -118,6 +118,14 @@ def test_missing_parts_leave_open_only_what_they_could_change():
     ]
 
 
+def test_with_missing_numbers_the_part_is_shown_that_decides_if_their_parts_held():
+    """Of a method that is among the best two, the difference from the second best of the others is shown."""
+    second = AtLeast(9, tuple(difference("a", other) for other in "bcdefghijk"))
+    assert decide(second, printed(a=5, b=1, c=4, d=7, e=9), exact=False).contrast.name == "a - d"
+    every = AtLeast(10, second.parts)
+    assert decide(every, printed(a=5, b=1, c=4, d=7, e=9), exact=False).contrast.name == "a - e"
+
+
 RUNS, SEEDS = 4_000, 3
 
 

@@ -1,11 +1,14 @@
 """Accuracies of kept runs next to the printed ones: their errors, and the classes of the active clients."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.provenance.kept_results import kept
-from analysis.provenance.printed_runs import by_classes, differences, printed_runs, standard_error
+from analysis.provenance.printed_runs import PrintedRun, by_classes, differences, printed_runs, standard_error
 from analysis.provenance.reproduction_page import EXPERIMENT
 
 
@@ -25,6 +28,26 @@ def test_differences_are_those_of_the_same_rounds() -> None:
     assert row["measured"] == pytest.approx(last.mean())
     assert row["printed"] == pytest.approx(68.11 - 63.63)
     assert row["error"] < np.hypot(standard_error(fedsam.accuracies), standard_error(fedavg.accuracies)), "paired"
+
+
+def test_only_runs_of_the_same_seed_are_compared() -> None:
+    """Runs of other seeds have other active clients."""
+
+    def one(method: str, printed: float, seed: int) -> PrintedRun:
+        frame = pd.DataFrame({"round": range(1, 101), "test_accuracy": printed + seed})
+        run: Any = SimpleNamespace(config=SimpleNamespace(seed=seed), metrics=lambda: frame)
+        return PrintedRun(method, f"{method} {seed}", printed, 1.0, run)
+
+    found = [one(method, printed, seed) for method, printed in (("b", 70.0), ("a", 60.0)) for seed in (1, 0)]
+    assert list(differences(found).frame["methods"]) == ["b 0 − a 0", "b 1 − a 1"]
+
+
+def test_the_rise_is_that_of_regular_evaluations() -> None:
+    """Each of the last 100 rounds is evaluated, but only every tenth is compared with the 1,000 rounds before."""
+    [fedsmoo] = [one for one in printed_runs(kept(EXPERIMENT)) if one.method == "fedsmoo"]
+    metrics = fedsmoo.run.metrics().set_index("round")["test_accuracy"]
+    before, last = (metrics.loc[list(range(start, start + 1000, 10))].mean() for start in (8010, 9010))
+    assert f": {before:.1f} % in rounds 8,010 to 9,000, {last:.1f} % in rounds 9,010 to 10,000." in fedsmoo.gap
 
 
 def test_classes_are_those_of_the_active_clients() -> None:

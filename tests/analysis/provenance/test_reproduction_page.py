@@ -30,9 +30,9 @@ def test_the_page_shows_the_kept_results() -> None:
 
 
 def test_the_command_of_the_page_names_the_kept_methods() -> None:
-    chosen = kept(EXPERIMENT).experiment.chosen
-    named = re.findall(r"^snakemake .* methods=\[(.*)\]$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert named == ([] if chosen is None else [",".join(chosen)])
+    text, chosen = PAGE.read_text(encoding="utf-8"), kept(EXPERIMENT).experiment.chosen
+    [command] = re.findall(r"^snakemake .*results=results/reproductions/.*$", text, re.MULTILINE)
+    assert re.findall(r" methods=\[(.*)\]$", command) == ([] if chosen is None else [",".join(chosen)])
 
 
 def test_the_page_has_known_parts() -> None:
