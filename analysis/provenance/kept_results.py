@@ -23,7 +23,7 @@ from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import own_experiment
 from bench.experiments.files import experiment_names
-from bench.experiments.results import METRICS, ResultPaths
+from bench.experiments.results import METRICS, ResultPaths, run_in
 from bench.files.atomic import replacing
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.input.errors import UserError
@@ -96,11 +96,7 @@ def restore(experiment: str, results: Path) -> int:
     if not folders:
         names = ", ".join(sorted(folder.name for folder in KEPT.glob("[!.]*")))
         raise UserError(f"no results of '{experiment}' are kept (allowed: {names})")
-    files = [
-        below / file
-        for below in folders
-        for file in sorted(_files(there.results / below), key=lambda one: _completes(there.results / below / one))
-    ]
+    files = [below / file for below in folders for file in sorted(_files(there.results / below), key=_place_in_copy)]
     for file in files:
         if file.name == PROVENANCE and (results / file).exists():
             _check_same(results / file, there.results / file)
@@ -111,11 +107,11 @@ def restore(experiment: str, results: Path) -> int:
     return len(new)
 
 
-def _completes(file: Path) -> int:
+def _place_in_copy(file: Path) -> int:
     """1 for the file by which a run counts as finished, 2 for that of a cell, 0 for others."""
     if file.name == CONFIG:
         return 1
-    return 2 if file.name == METRICS and not (file.parent / CONFIG).exists() else 0
+    return 2 if file.name == METRICS and not file.match(str(run_in(Path(), "*") / METRICS)) else 0
 
 
 def _check_same(here: Path, there: Path) -> None:

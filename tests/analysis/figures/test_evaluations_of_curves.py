@@ -17,7 +17,7 @@ from bench.experiments.experiment import load_experiment
 
 CURVES = [
     (paper, name, layout)
-    for paper in (*papers(), "fedgf_cifar10")
+    for paper in (*papers(), "fedgf_cifar10", "fedgf_cifar10_jpeg")
     for name in layout_names(paper, "figures")
     if isinstance(layout := load_figure(paper, name), ConvergenceLayout) and layout.metric != "local_loss"
 ]

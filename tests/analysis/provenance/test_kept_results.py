@@ -38,6 +38,15 @@ WHOLE_LOG = """\
 """
 
 
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a small experiment, of which nothing is kept; results are kept in `tmp_path`."""
+    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY, encoding="utf-8")
+    return file
+
+
 def train(file: Path, results: Path, *methods: str) -> None:
     requested = RequestedExperiment(str(file), results)
     for path, cell in requested.experiment.cells().items():
@@ -57,13 +66,11 @@ def test_what_is_kept_of_a_log():
         assert events(log).splitlines() == lines
 
 
-def test_finished_methods_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
-    file, results, folder = tmp_path / "tiny.yaml", tmp_path / "results", tmp_path / "kept" / "tiny"
-    file.write_text(TINY, encoding="utf-8")
-    train(file, results, "fedavg")
-    keep(str(file), results, ["tiny_table_accuracy"])
-    there = finished(str(file), folder / "results")
+def test_finished_methods_are_kept(tiny, tmp_path):
+    results, folder = tmp_path / "results", tmp_path / "kept" / "tiny"
+    train(tiny, results, "fedavg")
+    keep(str(tiny), results, ["tiny_table_accuracy"])
+    there = finished(str(tiny), folder / "results")
     assert there.experiment.chosen == ("fedavg",)
     [(_, run)] = runs_of(there)
     lines = (run.path / LOG).read_text(encoding="utf-8").splitlines()
@@ -78,38 +85,36 @@ def test_finished_methods_are_kept(tmp_path, monkeypatch):
     assert entry.mean == run.metrics()["test_accuracy"].iloc[-1]
 
     with pytest.raises(UserError, match=r"files of tiny_figure_surfaces are missing"):
-        keep(str(file), results, ["tiny_figure_surfaces"])
-    assert list(runs_of(finished(str(file), folder / "results"))), "nothing is lost"
+        keep(str(tiny), results, ["tiny_figure_surfaces"])
+    assert list(runs_of(finished(str(tiny), folder / "results"))), "nothing is lost"
 
-    train(file, results, "fedsam")
-    keep(str(file), results, ["tiny_table_accuracy"])
-    whole = finished(str(file), folder / "results")
+    train(tiny, results, "fedsam")
+    keep(str(tiny), results, ["tiny_table_accuracy"])
+    whole = finished(str(tiny), folder / "results")
     assert whole.experiment.chosen is None
     assert [cell.method for cell, _ in runs_of(whole)] == ["fedavg", "fedsam"]
 
 
-def test_what_is_restored_is_kept_with_further_runs(tmp_path, monkeypatch):
+def test_what_is_restored_is_kept_with_further_runs(tiny, tmp_path):
     """So is an analysis that needs the final model, where that model is no longer stored."""
-    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
-    file, old, new = tmp_path / "tiny.yaml", tmp_path / "old", tmp_path / "new"
-    file.write_text(TINY, encoding="utf-8")
+    old, new = tmp_path / "old", tmp_path / "new"
     targets = ["tiny_table_accuracy", "tiny_analysis_clients"]
-    train_and_analyse(file, old, "fedavg")
+    train_and_analyse(tiny, old, "fedavg")
     next(old.rglob(FINAL)).unlink()
-    keep(str(file), old, targets)
+    keep(str(tiny), old, targets)
     before = contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*")
     assert {Path(name).name for name in before} >= {"metrics.csv", "config.json", "run.log", "clients.csv"}
     assert not contents(tmp_path / "kept", "**/*.safetensors")
 
-    train_and_analyse(file, new, "fedsam")
+    train_and_analyse(tiny, new, "fedsam")
     computed = contents(new, "**/fedsam/**/*")
-    assert restore(str(file), new) > 0
-    assert restore(str(file), new) == 0
+    assert restore(str(tiny), new) > 0
+    assert restore(str(tiny), new) == 0
     written = {kind: [one.stat().st_mtime_ns for one in (new / kind).rglob("fedavg/**/*.csv")] for kind in KINDS}
     assert max(written["runs"]) < min(written["analysis"]), "else Snakemake would compute analyses again"
     assert contents(new, "**/fedsam/**/*") == computed
-    keep(str(file), new, targets)
-    assert [cell.method for cell, _ in runs_of(kept(str(file)))] == ["fedavg", "fedsam"]
+    keep(str(tiny), new, targets)
+    assert [cell.method for cell, _ in runs_of(kept(str(tiny)))] == ["fedavg", "fedsam"]
     assert contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*") == before
 
 
@@ -126,23 +131,21 @@ def test_final_models_are_kept_without_states_and_restored(tmp_path, monkeypatch
     assert "1 run, 1 final model, 0 states." in (tmp_path / "kept/tiny/README.md").read_text(encoding="utf-8")
 
 
-def test_an_interrupted_restore_is_not_taken_for_a_whole_one(tmp_path, monkeypatch):
+def test_an_interrupted_restore_is_not_taken_for_a_whole_one(tiny, tmp_path, monkeypatch):
     """Whichever file is the first that is not copied, a run or cell that counts as finished has all its files."""
-    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
-    file, old = tmp_path / "tiny.yaml", tmp_path / "old"
-    file.write_text(TINY, encoding="utf-8")
-    train(file, old, "fedavg")
-    keep(str(file), old, ["tiny_table_accuracy"])
-    [whole] = [run.path for _, run in runs_of(kept(str(file)))]
+    old = tmp_path / "old"
+    train(tiny, old, "fedavg")
+    keep(str(tiny), old, ["tiny_table_accuracy"])
+    [whole] = [run.path for _, run in runs_of(kept(str(tiny)))]
     names = {one.name for one in whole.iterdir()}
     interrupted = 0
-    for last in range(restore(str(file), tmp_path / "new")):
+    for last in range(restore(str(tiny), tmp_path / "new")):
         new, copied = tmp_path / f"new-{last}", iter(range(last))
         with monkeypatch.context() as patch, pytest.raises(StopIteration):
             patch.setattr(
                 kept_results.shutil, "copyfile", lambda a, b, n=copied: (next(n), b.write_bytes(a.read_bytes()))
             )
-            restore(str(file), new)
+            restore(str(tiny), new)
         run = new / whole.relative_to(tmp_path / "kept" / "tiny" / "results")
         if is_complete(run):
             interrupted += 1
@@ -151,55 +154,49 @@ def test_an_interrupted_restore_is_not_taken_for_a_whole_one(tmp_path, monkeypat
     assert interrupted, "a run can be whole before its cell"
 
 
-def test_nothing_that_is_kept_is_lost(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
-    file, results = tmp_path / "tiny.yaml", tmp_path / "results"
-    file.write_text(TINY, encoding="utf-8")
-    train(file, results, "fedavg")
-    keep(str(file), results, ["tiny_table_accuracy"])
+def test_nothing_that_is_kept_is_lost(tiny, tmp_path):
+    results = tmp_path / "results"
+    train(tiny, results, "fedavg")
+    keep(str(tiny), results, ["tiny_table_accuracy"])
     before = contents(tmp_path / "kept", "**/*")
     [model], [log] = results.rglob(FINAL), results.rglob(LOG)
     model.unlink()
     with pytest.raises(
         UserError, match=r"safetensors' is kept, but is missing in the results .*; nothing was replaced"
     ):
-        keep(str(file), results, ["tiny_table_accuracy"])
+        keep(str(tiny), results, ["tiny_table_accuracy"])
     assert contents(tmp_path / "kept", "**/*") == before
-    restore(str(file), results)
+    restore(str(tiny), results)
     log.unlink()
     with pytest.raises(UserError, match=r"run.log' is missing; nothing was replaced"):
-        keep(str(file), results, ["tiny_table_accuracy"])
+        keep(str(tiny), results, ["tiny_table_accuracy"])
     assert contents(tmp_path / "kept", "**/*") == before
-    restore(str(file), results)
-    keep(str(file), results, ["tiny_table_accuracy"])
+    restore(str(tiny), results)
+    keep(str(tiny), results, ["tiny_table_accuracy"])
     assert contents(tmp_path / "kept", "**/*") == before
 
 
-def test_nothing_is_lost_after_an_interruption(tmp_path, monkeypatch):
+def test_nothing_is_lost_after_an_interruption(tiny, tmp_path):
     """The swap is two renames, so the kept results can be left under the name of the old ones."""
-    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
-    file, results, fewer = tmp_path / "tiny.yaml", tmp_path / "results", tmp_path / "fewer"
-    file.write_text(TINY, encoding="utf-8")
-    train(file, results, "fedavg", "fedsam")
-    keep(str(file), results, ["tiny_table_accuracy"])
+    results, fewer = tmp_path / "results", tmp_path / "fewer"
+    train(tiny, results, "fedavg", "fedsam")
+    keep(str(tiny), results, ["tiny_table_accuracy"])
     before = contents(tmp_path / "kept", "**/*")
     (tmp_path / "kept" / "tiny").rename(tmp_path / "kept" / ".tiny.old")
-    train(file, fewer, "fedavg")
+    train(tiny, fewer, "fedavg")
     with pytest.raises(UserError, match=r"fedsam/metrics.csv' is kept, but is missing in the results"):
-        keep(str(file), fewer, ["tiny_table_accuracy"])
+        keep(str(tiny), fewer, ["tiny_table_accuracy"])
     assert contents(tmp_path / "kept", "**/*") == before
 
 
-def test_files_of_two_runs_are_not_mixed(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_results, "KEPT", tmp_path / "kept")
-    file, old, new = tmp_path / "tiny.yaml", tmp_path / "old", tmp_path / "new"
-    file.write_text(TINY, encoding="utf-8")
-    train(file, old, "fedavg", "fedsam")
-    keep(str(file), old, ["tiny_table_accuracy"])
-    train(file, new, "fedsam")
+def test_files_of_two_runs_are_not_mixed(tiny, tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    train(tiny, old, "fedavg", "fedsam")
+    keep(str(tiny), old, ["tiny_table_accuracy"])
+    train(tiny, new, "fedsam")
     before = contents(new, "**/*")
     with pytest.raises(UserError, match=r"fedsam/seed-0' is another run than the one that is kept: .* nothing was cop"):
-        restore(str(file), new)
+        restore(str(tiny), new)
     assert contents(new, "**/*") == before
 
 
