@@ -1,4 +1,5 @@
-# make quick: runs the whole pipeline on scikit-learn's digits. make test: runs the tests.
+# make quick: runs the whole pipeline on scikit-learn's digits. make test: runs the tests in minutes; make test-all runs
+# the long ones, too, such as every command of the docs (tests/tiers.py).
 # make lint: checks style and types. make env: creates only the environment; HASHES= does without hashes.txt, for an index
 # with other files than PyPI.
 # make bench: measures the engine and writes docs/performance.md; BENCH="--quick" passes other options.
@@ -15,7 +16,7 @@ HASHES ?= hashes.txt
 CASES ?= 100000
 AUDIT := build/audit
 
-.PHONY: env quick test fuzz audit lint bench docs clean
+.PHONY: env quick test test-all fuzz audit lint bench docs clean
 
 env: $(VENV)/.installed
 
@@ -30,13 +31,19 @@ quick: env
 	@$(BIN)/snakemake --cores all
 	@$(BIN)/fedflat summary quick
 
-# The tests of a file run in one process, because they share results that take long to compute. The files keep the order
-# of tests/conftest.py. The tests start many processes: without compiled files, each would compile the project anew.
+# A process that has no tests left takes over half of another's, so that no core waits. The tests start many processes:
+# without compiled files, each would compile the project anew.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+PARALLEL := -n auto --dist worksteal
+
 test: env
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST) $(PARALLEL) -m 'not thorough'
+
+test-all: env
+	$(PYTEST) $(PARALLEL)
 
 fuzz: env
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/fuzz --fuzz-cases $(CASES)
+	$(PYTEST) -s tests/fuzz --fuzz-cases $(CASES)
 
 audit: env $(AUDIT)/.installed
 	@$(BIN)/python -m tests.audit $(AUDIT)/bin

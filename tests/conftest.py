@@ -1,8 +1,10 @@
 """One thread per test process (on busy cores, more threads slow tiny operations down); small models on real digits."""
 
 import os
+import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 from bench.data.sources.digits import Digits
 from bench.engine.objective import Objective
+from bench.files.locks import locked
 from bench.models.architectures.cnn_gn import CNNGN
 
 torch.set_num_threads(1)
@@ -32,13 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need a GPU if there is none; files with long tests first, after they were put in random order."""
+    """Skip tests that need a GPU if there is none; long tests first, after all were put in random order."""
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu") is not None:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU"))
-    long = {item.path for item in items if item.get_closest_marker("long") is not None}
-    items.sort(key=lambda item: item.path not in long)
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +119,26 @@ def in_an_empty_folder(empty_folder: Path, monkeypatch: pytest.MonkeyPatch):
     for name in left:
         (empty_folder / name).rename(empty_folder.with_name(f"left-{os.getpid()}-{time.monotonic_ns()}-{name}"))
     assert not left, f"the test left files in the current folder: {left}"
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], object]], Path]:
+    """`once(build)` is a folder that `build` has filled, once for all processes of a test run: a test only reads it."""
+    parallel = "PYTEST_XDIST_WORKER" in os.environ
+    base = tmp_path_factory.getbasetemp().parent if parallel else tmp_path_factory.getbasetemp()
+
+    def filled(build: Callable[[Path], object]) -> Path:
+        folder = base / f"once-{build.__module__}.{build.__qualname__}"
+        complete = folder.with_name(f"{folder.name}.complete")
+        with locked(folder):
+            if not complete.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of a process whose `build` has failed
+                folder.mkdir()
+                build(folder)
+                complete.touch()
+        return folder
+
+    return filled
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,24 @@
+"""`make test` leaves methods out, and no component class."""
+
+from bench.methods.catalog import CATALOG
+from bench.methods.recipe import Components, Recipe
+from bench.methods.servers.momentum import Momentum
+from tests.tiers import COVERING, METHODS, covering
+
+
+def test_the_methods_of_make_test_have_every_component_class():
+    every, kept = (
+        {component for name in names for component in CATALOG[name].components.by_slot().values()}
+        for names in (CATALOG, COVERING)
+    )
+    assert kept == every
+    assert len(COVERING) < len(CATALOG) == len(METHODS)
+
+
+def test_a_new_component_class_joins_by_itself():
+    class OwnMomentum(Momentum):
+        name = "own_momentum"
+
+    own = Recipe("own", "Own", "a test", Components(server=OwnMomentum))
+    assert "own" in covering({**CATALOG, "own": own})
+    assert "twin" not in covering({**CATALOG, "twin": CATALOG["fedsmoo"]})
