@@ -26,6 +26,7 @@ from bench.methods.catalog import CATALOG, recipe
 from bench.models.architectures.lenet import LeNet
 from tests.bench.training.small_runs import config, contents
 from tests.problems import Problem, train
+from tests.tiers import METHODS
 
 CPU = torch.device("cpu")
 IN_FILE = Budgets(device=0, host=0)
@@ -43,7 +44,7 @@ def places(clients: ClientStates) -> set[str]:
     return {"file" if entry.pooled is None else "memory" for entry in clients.stored.values()}
 
 
-@pytest.mark.parametrize("method", sorted(CATALOG))
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_the_same_bits_in_memory_in_the_file_and_in_both(method, tmp_path):
     problem = Problem(7)
     federation = problem.federation(method, example(CATALOG[method]))

@@ -19,6 +19,7 @@ from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
 from tests.never_waits import DEVICE, HostWaitsError, NeverWaits, never_waits
 from tests.problems import Problem, train
+from tests.tiers import METHODS
 
 pytestmark = pytest.mark.long
 
@@ -77,20 +78,24 @@ def federation_of(method, plan="epochs", **options):
     return federation
 
 
-PLANS = [
-    *((method, "epochs") for method in CATALOG),
-    # Batches of other sizes, for every way in which a method uses them: steps, the full gradient, a loss of its own.
-    *((method, "full") for method in ("fedsmoo", "mimelite", "fedrcl")),
-]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("method", "plan"), PLANS)
-def test_the_host_never_waits(method, plan, backend, monkeypatch):
-    federation, own = federation_of(method, plan), backend()
+def check(backend, federation, monkeypatch):
+    own = backend()
     play(own, federation, ROUNDS, monkeypatch)
     if issubclass(backend, Uncaptured) and federation.method.loss.separable:
         assert own.captured > 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_host_never_waits(method, backend, monkeypatch):
+    check(backend, federation_of(method), monkeypatch)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("method", ["fedsmoo", "mimelite", "fedrcl"])
+def test_nor_for_whole_batches(method, backend, monkeypatch):
+    """Of other sizes, for every way in which a method uses them: steps, the full gradient, a loss of its own."""
+    check(backend, federation_of(method, "full"), monkeypatch)
 
 
 VARIANTS = {

@@ -16,6 +16,7 @@ from bench.methods.recipe import Components, Recipe
 from tests.bench.engine.rounds_of_backends import NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
 from tests.problems import Problem, joint_round
 from tests.tape import Tapes
+from tests.tiers import METHODS
 
 PARTICIPANTS = [[0, 1], [1, 3], [0, 2], [2], [0, 1, 2, 3], [1, 2, 3], [0], [0, 1, 2, 3], [1, 2], [0, 3]]
 """Numbers of clients as in Bernoulli sampling: new ones and old ones, more than ever before, and fewer."""
@@ -42,7 +43,7 @@ def follow(method, plan, kind=Graph, **changes):
 
 @pytest.mark.parametrize("kind", [Graph, Branches])
 @pytest.mark.parametrize("plan", ["full", "epochs"])
-@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize("method", METHODS)
 def test_replayed_steps_follow_the_loop_for_ten_rounds(method, plan, kind):
     tapes = follow(method, plan, kind)
     if CATALOG[method].build(example(CATALOG[method])).loss.separable:
