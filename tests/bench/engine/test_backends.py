@@ -28,11 +28,11 @@ from tests.tiers import METHODS
 
 
 def follow(backend: Backend, method: str, plan: str, device: torch.device) -> None:
-    """Ten rounds by the loop and by another back end: all measurements and all vectors are equal up to rounding.
+    """Rounds by the loop and by another back end: all measurements and all vectors are equal up to rounding.
 
     Clients are of unequal size; with epochs their mini-batches differ in size, and their numbers of steps, too.
     """
-    problem, values = Problem(1, rounds=10), example(CATALOG[method])
+    problem, values = Problem(1, rounds=6), example(CATALOG[method])
     federation = problem.federation(method, values, device=device, clip=2.0, weight_decay=0.01, lr_decay=0.95)
     if plan == "epochs":
         federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
@@ -46,7 +46,7 @@ def follow(backend: Backend, method: str, plan: str, device: torch.device) -> No
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("plan", ["full", "epochs"])
-def test_a_cohort_follows_the_loop_for_ten_rounds(method, plan):
+def test_a_cohort_follows_the_loop(method, plan):
     follow(Cohort(), method, plan, CPU)
 
 

@@ -249,7 +249,7 @@ def test_memory_of_100_000_registered_clients_grows_with_those_that_took_part(pl
     gc.disable()
     try:
         used, known = [], []
-        for _ in range(12):
+        for _ in range(8):
             active = active_clients(Participation(active=5), registered, 0, state.round)
             state, _ = federation.run_round(state, active)
             used.append(tensor_bytes())
@@ -257,6 +257,6 @@ def test_memory_of_100_000_registered_clients_grows_with_those_that_took_part(pl
     finally:
         gc.enable()
     grown = np.diff(used[2:]) / size
-    joined = np.diff(known[2:]) if place == "memory" else np.zeros(9)
-    assert known[-1] > 50
+    joined = np.diff(known[2:]) if place == "memory" else np.zeros(5)
+    assert known[-1] > 30
     assert np.abs(grown - joined).max() < 0.01, "of a model"

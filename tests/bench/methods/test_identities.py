@@ -22,7 +22,7 @@ from tests.tiers import METHODS
 
 EXACT = 1e-10
 problems = st.integers(0, 10_000).map(Problem)
-few = settings(max_examples=8, deadline=None)
+few = settings(max_examples=5, deadline=None)
 step_settings = st.fixed_dictionaries(
     {"weight_decay": st.sampled_from([0.0, 0.01]), "clip": st.sampled_from([None, 0.3])}
 )
