@@ -40,7 +40,7 @@ test: env
 	$(PYTEST) $(PARALLEL) -m 'not thorough'
 
 test-all: env
-	$(PYTEST) $(PARALLEL)
+	$(PYTEST) $(PARALLEL) --fuzz-cases 2000
 
 fuzz: env
 	$(PYTEST) -s tests/fuzz --fuzz-cases $(CASES)

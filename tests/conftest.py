@@ -30,7 +30,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-cases", type=int, default=2000, help="number of inputs that tests/fuzz tries")
+    parser.addoption("--fuzz-cases", type=int, default=1000, help="number of inputs that tests/fuzz tries")
 
 
 @pytest.hookimpl(trylast=True)

@@ -15,7 +15,7 @@ from bench.files.atomic import write_text
 from bench.input.errors import UserError
 from tests.benchmarks import hessian, high_resolution, landscape, large, planning, profile, scaling, small, whole
 from tests.benchmarks.report import Report, Section, existing_report, number, write_report
-from tests.benchmarks.setting import LARGE_COPY, Setting
+from tests.benchmarks.setting import Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
 
 SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
@@ -35,10 +35,12 @@ SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
 def facts(setting: Setting) -> dict[str, str]:
     """The machine, its rates, the versions, and how contenders are set up."""
     found: dict[str, str] = setting.process.ask("about", "lines")
+    length = setting.sizes.copied
+    copies = f"{number(setting.copy_rate(length) / 1e9)} GB/s read and written"
     matrix = ", ".join(f"{number(rate / 1e9)} GFLOP/s in {name}" for name, rate in setting.matrix_rates.items())
     return found | {
         "matrix rate": f"{matrix} (products of {setting.sizes.matrix_side}² matrices, the best of three)",
-        "copy rate": f"{number(setting.copy_rate(LARGE_COPY) / 1e9)} GB/s read and written (vectors of 256 MiB)",
+        "copy rate": f"{copies} (vectors of {4 * length / 2**20:.3g} MiB)",
         "threads": f"{setting.all_cores}, and 1 for small models",
         "allocator": "FedFlat and the floor keep freed memory, in huge pages; the plain reference has glibc's defaults",
         "images": "scikit-learn's digits for small models; for others random uint8 images, of CIFAR's shape or as said",

@@ -1,8 +1,6 @@
 """Planning of grids with many runs: what `snakemake -n` and `fedflat plan` cost before anything is trained."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,20 +8,10 @@ import yaml
 
 from bench.experiments.experiment import load_experiment
 from bench.files.atomic import write_text
-from tests.benchmarks.process import environment
+from tests.benchmarks import process
 from tests.benchmarks.report import Cell, Section, Table
 from tests.benchmarks.setting import Setting
 from tests.commands import SNAKEMAKE
-
-MEASURED = """
-import atexit, json, runpy, sys, time
-from tests.benchmarks.machine import peak_memory_mib
-
-atexit.register(lambda: print(json.dumps([time.process_time(), peak_memory_mib()]), file=sys.stderr))
-del sys.argv[0]
-runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-"""
-"""Runs a module, and prints its seconds of processor time and its peak memory in MiB."""
 
 EMPTY = """
 rule all:
@@ -48,8 +36,8 @@ def grid(folder: Path, cells: int, seeds: int) -> Path:
 
 def measured(*words: object, folder: Path) -> tuple[float, float]:
     """Seconds of processor time, and MiB of memory."""
-    command = [sys.executable, "-c", MEASURED, *map(str, words)]
-    done = subprocess.run(command, cwd=folder, env=environment(1), check=True, capture_output=True, text=True)
+    command = ["python", "-m", "tests.benchmarks.measured", *map(str, words)]
+    done = process.run(command, folder, process.environment(1))
     seconds, memory = json.loads(done.stderr.splitlines()[-1])
     return seconds, memory
 

@@ -21,6 +21,18 @@ def environment(threads: int) -> dict[str, str]:
     return given | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path}
 
 
+def start(words: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A new interpreter with pipes as its stdin and stdout."""
+    command, pipe = [sys.executable, *words[1:]], subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True, encoding="utf-8")
+
+
+def run(words: list[str], cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run `python` to its end in a new interpreter; an error if it fails."""
+    command = [sys.executable, *words[1:]]
+    return subprocess.run(command, cwd=cwd, env=environment, check=True, capture_output=True, encoding="utf-8")
+
+
 class Process:
     """A process with its own allocator and threads, in which jobs are built and called. Starts at once, in parallel.
 
@@ -28,15 +40,7 @@ class Process:
     """
 
     def __init__(self, device: str, threads: int, *, keeps_memory: bool) -> None:
-        command = [sys.executable, "-m", "tests.benchmarks.worker"]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment(threads),
-            text=True,
-            encoding="utf-8",
-        )
+        self._process = start(["python", "-m", "tests.benchmarks.worker"], environment(threads))
         self._send({"device": device, "threads": threads, "keeps_memory": keeps_memory})
         self._unanswered = 0
 

@@ -9,8 +9,6 @@ from tests.benchmarks.process import Process
 from tests.benchmarks.sizes import Sizes
 
 RATE_REPEATS = 10
-LARGE_COPY = 2**26
-"""Length of a vector that fits in no cache."""
 
 
 @dataclass

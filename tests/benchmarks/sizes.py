@@ -104,9 +104,13 @@ class Whole:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Everything that `make bench` measures; `planning` are grids of at least so many cells, and their seeds."""
+    """Everything that `make bench` measures; `planning` are grids of at least so many cells, and their seeds.
+
+    The device's rates are those of products of square matrices with this side, and of copies of vectors of this length.
+    """
 
     matrix_side: int
+    copied: int
     large: tuple[Large, ...]
     high_resolution: tuple[Large, ...]
     scaling: Scaling
@@ -118,6 +122,8 @@ class Sizes:
     planning: tuple[tuple[int, int], ...]
 
 
+LARGE_COPY = 2**26
+"""Length of a vector that fits in no cache."""
 TENS = (100, 1_000, 10_000, 100_000)
 DIGITS_SEEDS = ("cnn_gn", 10, 16, 45)
 LENET_SEEDS = ("lenet", 5, 64, 8 * 64)
@@ -127,6 +133,7 @@ SMALL_METHODS = ("fedavg", "fedsam", "fedsmoo")
 
 CPU = Sizes(
     2048,
+    LARGE_COPY,
     (
         Large("lenet", 50, Shape(1, 50), repeats=5),
         Large("resnet18_gn", 50, Shape(1, 25), repeats=3),
@@ -145,6 +152,7 @@ CPU = Sizes(
 )
 GPU = Sizes(
     8192,
+    LARGE_COPY,
     (
         Large("lenet", 50, Shape(10, 50), repeats=3),
         Large("resnet18_gn", 50, Shape(10, 50), repeats=2),
@@ -163,6 +171,7 @@ GPU = Sizes(
 )
 QUICK = Sizes(
     1024,
+    LARGE_COPY,
     (
         Large("lenet", 50, Shape(2, 5), repeats=2, clients=4),
         Large("resnet18_gn", 50, Shape(1, 5), repeats=2, clients=2),
@@ -178,6 +187,7 @@ QUICK = Sizes(
 )
 TOY = Sizes(
     64,
+    2**10,
     (Large("lenet", 2, Shape(2, 2), repeats=1, methods=("fedsmoo",), clients=2),),
     (Large("vit_b_32", 1, Shape(1, 1), 1, ("fedavg",), clients=1),),
     Scaling((1, 2), (10,), 2, (1, 2), "cnn_gn", 2, 8, 8, repeats=1),

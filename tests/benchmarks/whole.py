@@ -1,7 +1,5 @@
 """A run from start to end: starting the program, reading images, training, evaluating, writing results."""
 
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from PIL import Image
 from bench.data.sources import parse_source
 from bench.files.atomic import write_text
 from bench.numerics.streams import numpy_stream
-from tests.benchmarks.process import environment
+from tests.benchmarks import process
 from tests.benchmarks.report import Cell, Section, Spread, Table
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.sizes import Whole
@@ -88,13 +86,7 @@ class Programs:
             program += ["--threads", self.threads, "--device", self.device]
         known = {"XDG_CACHE_HOME": str(self.folder / f"cache {turn} {method}")}
         began = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", *map(str, program)],
-            cwd=self.folder,
-            env=environment(self.threads) | known,
-            check=True,
-            capture_output=True,
-        )
+        process.run(["python", "-m", *map(str, program)], self.folder, process.environment(self.threads) | known)
         return time.perf_counter() - began
 
 

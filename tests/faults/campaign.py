@@ -22,6 +22,7 @@ from tests.faults.subjects import Changes, Subject, Way
 
 SMALL: Changes = {
     "training.rounds": 12,
+    "training.local_epochs": 1,
     "evaluation.every": 4,
     "evaluation.snapshot_every": 4,
     "evaluation.local_models": [3, 12],

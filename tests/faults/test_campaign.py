@@ -10,6 +10,7 @@ from bench.methods.catalog import CATALOG
 from tests.faults.campaign import Trial, _differences, campaign
 from tests.faults.campaign import table as printed
 from tests.faults.subjects import SUBJECTS, WAYS, cases
+from tests.tiers import thorough
 
 NAMED = {subject.name: subject for subject in SUBJECTS}
 WAY = {way.name: way for way in WAYS}
@@ -24,7 +25,10 @@ def test_every_method_is_killed_in_every_way():
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("subject", "way"),
-    [("mimelite", "cohort, seeds together"), ("fedavg with SWA, release", "auto, other home after each kill")],
+    [
+        ("mimelite", "cohort, seeds together"),
+        pytest.param("fedavg with SWA, release", "auto, other home after each kill", marks=thorough),
+    ],
 )
 def test_killed_runs_end_with_the_same_bits(subject, way, tmp_path):
     cases = itertools.repeat((NAMED[subject], WAY[way]))  # on a busy machine, a run may end before its kill

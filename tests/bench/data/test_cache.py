@@ -1,7 +1,6 @@
 """The cache of decoded images: built once, whole or not at all, mapped rather than read."""
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -20,8 +19,9 @@ from bench.data.inventory import prepare
 from bench.data.sources.image_files.image_folder import ImageFolder
 from bench.input.errors import UserError
 from tests.bench.data.published_copies import cifar_batch, images, packed, write_copy
-from tests.commands import fedflat, refused
+from tests.commands import fedflat, refused, run
 from tests.places import ROOT
+from tests.tiers import thorough
 
 CIFAR_BYTES = 60_000 * 3072
 
@@ -266,6 +266,15 @@ def test_two_processes_unpack_and_decode_once(tmp_path, monkeypatch):
     assert len({line for line in lines if line.startswith("hash")}) == 1
 
 
+LIMITED = """
+    import resource, sys
+    from fedflat.__main__ import main
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+    main()
+"""
+
+
 @pytest.mark.parametrize("domains", [False, True], ids=["classes", "domains"])
 def test_no_space_left(domains, tmp_path):
     """A limit on the size of files stands in for a full disk: both are an error of a write in the middle."""
@@ -274,11 +283,9 @@ def test_no_space_left(domains, tmp_path):
         for part in ("train", "test"):
             (root / part).rename(root / f"{part}ing")
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-
-    command = [sys.executable, "-m", "fedflat", "data", "prepare", root, "--root", tmp_path / "data"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limit)
+    limited = tmp_path / "limited.py"
+    limited.write_text(textwrap.dedent(LIMITED), encoding="utf-8")
+    done = run(["python", str(limited), "data", "prepare", str(root), "--root", str(tmp_path / "data")])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].startswith("fedflat: cannot write the cache")
     assert "File too large" in done.stderr
@@ -318,6 +325,8 @@ LOADING = """
 """
 
 
+@thorough
+@pytest.mark.long
 def test_loading_cifar_costs_little_more_than_its_pixels(tmp_path):
     """With every pixel looked at, and even when it has to be decoded: at most 1.3 times the bytes of its pixels.
 
@@ -346,7 +355,7 @@ STREAMING = """
     from bench.data.cache import cached
     from bench.data.dataset import Dataset, Samples
 
-    N, CHUNK = 131_072, 2048
+    N, CHUNK = 65_536, 2048
     noise = np.random.default_rng(0).integers(0, 256, (CHUNK, 3, 32, 32), dtype=np.uint8)
 
     def chunks():
@@ -361,8 +370,8 @@ STREAMING = """
 
     status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
     used = int(status["VmData"].split()[0]) * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (used + 100 * 2**20,) * 2)
-    assert N * 3072 > 3.8 * 100 * 2**20
+    resource.setrlimit(resource.RLIMIT_DATA, (used + 50 * 2**20,) * 2)
+    assert N * 3072 > 3.8 * 50 * 2**20
     total = sum(float(x.double().mean()) * len(y) for x, y in data.batches(500)) / N
     order = torch.randperm(N, generator=torch.Generator().manual_seed(0))
     again = sum(float(data.batch(index)[0].double().mean()) * len(index) for index in order.split(500)) / N
@@ -374,6 +383,6 @@ STREAMING = """
 
 
 def test_a_data_set_larger_than_memory_is_streamed(tmp_path):
-    """A limit on the process's own memory stands in for a small machine: 400 MB of pixels, 100 MiB to spare."""
+    """A limit on the process's own memory stands in for a small machine: 200 MB of pixels, 50 MiB to spare."""
     out, errors = script(STREAMING, tmp_path / "large").communicate()
     assert out == "too large for memory True True\n", errors

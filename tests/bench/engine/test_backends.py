@@ -24,14 +24,15 @@ from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
 from tests.bench.engine.rounds_of_backends import CPU, NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
 from tests.problems import Problem
+from tests.tiers import METHODS
 
 
 def follow(backend: Backend, method: str, plan: str, device: torch.device) -> None:
-    """Ten rounds by the loop and by another back end: all measurements and all vectors are equal up to rounding.
+    """Rounds by the loop and by another back end: all measurements and all vectors are equal up to rounding.
 
     Clients are of unequal size; with epochs their mini-batches differ in size, and their numbers of steps, too.
     """
-    problem, values = Problem(1, rounds=10), example(CATALOG[method])
+    problem, values = Problem(1, rounds=6), example(CATALOG[method])
     federation = problem.federation(method, values, device=device, clip=2.0, weight_decay=0.01, lr_decay=0.95)
     if plan == "epochs":
         federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
@@ -43,14 +44,14 @@ def follow(backend: Backend, method: str, plan: str, device: torch.device) -> No
     close(loop, other)
 
 
-@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("plan", ["full", "epochs"])
-def test_a_cohort_follows_the_loop_for_ten_rounds(method, plan):
+def test_a_cohort_follows_the_loop(method, plan):
     follow(Cohort(), method, plan, CPU)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("plan", ["full", "epochs"])
 @pytest.mark.parametrize("backend", [Cohort, Graph])
 def test_cohorts_and_graphs_follow_the_loop_on_a_gpu(backend, method, plan):
@@ -98,7 +99,7 @@ def test_clients_in_parallel_have_the_same_bits_as_one_after_another(method, cha
         assert all(torch.equal(v, parallel.clients[i][name]) for name, v in vectors.items())
 
 
-@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_allows_clients_in_parallel(method):
     problem = Problem(1)
     federation = problem.federation(method, example(CATALOG[method]))
@@ -141,7 +142,7 @@ def test_no_client_is_trained_after_an_error_of_another():
     assert not steps[2], "it has not begun"
 
 
-@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize("method", METHODS)
 def test_a_client_has_the_same_bits_with_other_clients(method):
     """So it does not matter which of a cell's seeds are requested, nor which of them resumed behind the others."""
     bench = benches(method)[0]
@@ -157,17 +158,25 @@ SWA_FORMS = [
     *({"start": 1, "cycle": 2, "lr_end": 0.001, "collect": collect} for collect in ("end", "release", "alg1", "none")),
 ]
 
-ALONE_OR_NOT = [
-    *((method, None) for method in CATALOG),
-    *(("fedavg", swa) for swa in SWA_FORMS),
-    *((method, SWA_FORMS[1]) for method in ("fedsam", "fedasam", "mimelite")),
-]
+
+@pytest.mark.parametrize("method", METHODS)
+def test_seeds_trained_together_are_what_each_is_alone(method):
+    check_seeds_together(benches(method))
 
 
-@pytest.mark.parametrize(("method", "swa"), ALONE_OR_NOT)
-def test_seeds_trained_together_are_what_each_is_alone(method, swa):
+@pytest.mark.parametrize(
+    ("method", "swa"),
+    [
+        *(("fedavg", swa) for swa in SWA_FORMS),
+        *((method, SWA_FORMS[1]) for method in ("fedsam", "fedasam", "mimelite")),
+    ],
+)
+def test_seeds_trained_together_with_swa_are_what_each_is_alone(method, swa):
+    check_seeds_together(benches(method, **{f"methods.{method}.hyperparameters.swa": swa}))
+
+
+def check_seeds_together(parts):
     """Results of clients, measurements, and the complete states, for all seeds and for two of them."""
-    parts = benches(method, **({} if swa is None else {f"methods.{method}.hyperparameters.swa": swa}))
     states = [bench.federation.start(bench.objective.initial()) for bench in parts]
     for _ in range(3):
         works = [bench.work(state) for bench, state in zip(parts, states, strict=True)]

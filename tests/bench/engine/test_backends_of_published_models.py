@@ -21,6 +21,7 @@ from bench.host.torchvision_compat import import_torchvision
 from bench.methods.catalog import recipe
 from bench.models import build_model, parse_model
 from tests.bench.engine.rounds_of_backends import SINGLE
+from tests.tiers import thorough
 
 CLASSES, SIDE = 5, 32
 SIZES = [3, 2, 2]
@@ -73,7 +74,13 @@ def two_rounds(fed: Federation, start: Tensor, backend: Backend) -> FederationSt
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # fused attention has no batching rule
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("method", "values"), [("fedsam", {"rho": 0.01}), ("fedlesam_s", {"rho": 0.01})])
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        ("fedsam", {"rho": 0.01}),
+        pytest.param("fedlesam_s", {"rho": 0.01}, marks=thorough),
+    ],
+)
 def test_a_cohort_follows_the_loop(name, method, values):
     """Clients of unequal size; the segmentation network has dropout, and auxiliary heads in training."""
     fed = federation(name, method, **values)

@@ -2,9 +2,6 @@
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,8 +17,7 @@ from bench.host.memory import Budgets
 from bench.methods.catalog import CATALOG
 from tests.bench.engine.test_client_store import CPU, IN_FILE, bits
 from tests.bench.training.small_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
-from tests.commands import run
-from tests.places import ROOT
+from tests.commands import run, start
 from tests.problems import Problem, train
 
 
@@ -127,7 +123,6 @@ KILLED = """
 import sys, torch
 from pathlib import Path
 from bench.host.memory import Budgets
-from tests.places import ROOT
 from tests.problems import train
 from tests.bench.training.small_runs import config
 torch.set_num_threads(1)
@@ -137,20 +132,19 @@ train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"),
 
 @pytest.mark.long
 def test_kill_9_with_client_states_in_the_file(tmp_path):
-    """A real process is killed between two checkpoints; the same call then finishes the run, bit by bit."""
-
+    """A process is killed between two checkpoints; the same call then finishes the run, bit by bit."""
     (tmp_path / "train.py").write_text(KILLED, encoding="utf-8")
     again = ["python", str(tmp_path / "train.py")]
     assert run([*again, str(tmp_path / "undisturbed")]).returncode == 0
-    killed = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "killed"], cwd=ROOT)
+    killed = start([*again, str(tmp_path / "killed")], tmp_path, os.environ, [tmp_path / "printed"] * 2)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("killed.partial-*/checkpoint.safetensors")):
-        assert killed.poll() is None, "the run ended before it could be killed"
+        assert killed.is_alive(), "the run ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
     time.sleep(0.1)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
+    killed.kill()
+    killed.join()
     assert list(tmp_path.glob("killed.partial-*/clients.slots"))
     assert run([*again, str(tmp_path / "killed")]).returncode == 0
     assert "resumed after round" in (tmp_path / "killed" / "run.log").read_text(encoding="utf-8")

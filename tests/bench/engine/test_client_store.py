@@ -26,6 +26,7 @@ from bench.methods.catalog import CATALOG, recipe
 from bench.models.architectures.lenet import LeNet
 from tests.bench.training.small_runs import config, contents
 from tests.problems import Problem, train
+from tests.tiers import METHODS
 
 CPU = torch.device("cpu")
 IN_FILE = Budgets(device=0, host=0)
@@ -43,7 +44,7 @@ def places(clients: ClientStates) -> set[str]:
     return {"file" if entry.pooled is None else "memory" for entry in clients.stored.values()}
 
 
-@pytest.mark.parametrize("method", sorted(CATALOG))
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_the_same_bits_in_memory_in_the_file_and_in_both(method, tmp_path):
     problem = Problem(7)
     federation = problem.federation(method, example(CATALOG[method]))
@@ -248,7 +249,7 @@ def test_memory_of_100_000_registered_clients_grows_with_those_that_took_part(pl
     gc.disable()
     try:
         used, known = [], []
-        for _ in range(12):
+        for _ in range(8):
             active = active_clients(Participation(active=5), registered, 0, state.round)
             state, _ = federation.run_round(state, active)
             used.append(tensor_bytes())
@@ -256,6 +257,6 @@ def test_memory_of_100_000_registered_clients_grows_with_those_that_took_part(pl
     finally:
         gc.enable()
     grown = np.diff(used[2:]) / size
-    joined = np.diff(known[2:]) if place == "memory" else np.zeros(9)
-    assert known[-1] > 50
+    joined = np.diff(known[2:]) if place == "memory" else np.zeros(5)
+    assert known[-1] > 30
     assert np.abs(grown - joined).max() < 0.01, "of a model"

@@ -19,6 +19,7 @@ from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
 from tests.never_waits import DEVICE, HostWaitsError, NeverWaits, never_waits
 from tests.problems import Problem, train
+from tests.tiers import METHODS, thorough
 
 pytestmark = pytest.mark.long
 
@@ -47,6 +48,7 @@ class UncapturedBranches(Uncaptured, Branches):
 
 
 BACKENDS = [Loop, Cohort, Uncaptured, UncapturedBranches]
+OF_ALL_METHODS = [Loop, Cohort, pytest.param(Uncaptured, marks=thorough), UncapturedBranches]
 
 
 def play(backend, federation, rounds, monkeypatch):
@@ -73,24 +75,28 @@ def federation_of(method, plan="epochs", **options):
     settings = {"clip": 2.0, "weight_decay": 0.01, "local_momentum": 0.9, **options}
     federation = Problem(1).federation(recipe, example(recipe), device=DEVICE, **settings)
     if plan == "epochs":
-        federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
+        federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 6, seed=3)
     return federation
 
 
-PLANS = [
-    *((method, "epochs") for method in CATALOG),
-    # Batches of other sizes, for every way in which a method uses them: steps, the full gradient, a loss of its own.
-    *((method, "full") for method in ("fedsmoo", "mimelite", "fedrcl")),
-]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("method", "plan"), PLANS)
-def test_the_host_never_waits(method, plan, backend, monkeypatch):
-    federation, own = federation_of(method, plan), backend()
+def check(backend, federation, monkeypatch):
+    own = backend()
     play(own, federation, ROUNDS, monkeypatch)
     if issubclass(backend, Uncaptured) and federation.method.loss.separable:
         assert own.captured > 2
+
+
+@pytest.mark.parametrize("backend", OF_ALL_METHODS)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_host_never_waits(method, backend, monkeypatch):
+    check(backend, federation_of(method), monkeypatch)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("method", ["fedsmoo", "mimelite", "fedrcl"])
+def test_nor_for_whole_batches(method, backend, monkeypatch):
+    """Of other sizes, for every way in which a method uses them: steps, the full gradient, a loss of its own."""
+    check(backend, federation_of(method, "full"), monkeypatch)
 
 
 VARIANTS = {
@@ -105,7 +111,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", OF_ALL_METHODS)
 @pytest.mark.parametrize(("method", "values"), VARIANTS.values(), ids=VARIANTS)
 def test_nor_in_variants_of_methods(method, values, backend, monkeypatch):
     federation = Problem(1).federation(method, example(CATALOG[method]) | values, device=DEVICE)
@@ -117,23 +123,27 @@ NETWORKS = {
     "mixed-up": {"training.augmentation": ["fl_simulator", "mixup"]},
     "dropout": {"model": "cnn_emnist"},
 }
+OF_NETWORKS = [[0, 1], [1, 2]]
+
+
+def network(method, changes) -> RunSetup:
+    """A run on digits, with one epoch of a few steps."""
+    cell = load_experiment("quick_all", {"training.local_epochs": 1, **changes}).cell
+    return RunSetup.build(cell(f"digits/dirichlet-0.1/4-of-20/{method}").runs[0], DEVICE)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
-@pytest.mark.parametrize("method", ["fedsam", "mimelite"])
+@pytest.mark.parametrize("method", [pytest.param("fedsam", marks=thorough), "mimelite"])
 def test_nor_for_augmentations_and_dropout(method, changes, backend, monkeypatch):
-    config = load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}").runs[0]
-    setup = RunSetup.build(config, DEVICE)
-    play(backend(), setup.federation, [[0, 1, 2, 3], [2, 3, 4, 5]], monkeypatch)
+    play(backend(), network(method, changes).federation, OF_NETWORKS, monkeypatch)
 
 
 @pytest.mark.parametrize("backend", BACKENDS[1:])
 def test_nor_for_convolutions_as_matrix_products(backend, monkeypatch):
-    config = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
-    setup = RunSetup.build(config, DEVICE)
+    setup = network("fedsam", {})
     setup.objective.im2col = True
-    play(backend(), setup.federation, [[0, 1, 2, 3], [2, 3, 4, 5]], monkeypatch)
+    play(backend(), setup.federation, OF_NETWORKS, monkeypatch)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -27,6 +27,7 @@ from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
 from tests.places import GOLDEN
 from tests.problems import Problem, distance
+from tests.tiers import METHODS
 
 few = settings(max_examples=15, deadline=None)
 RADII: Mapping[str, dict[str, Any]] = {
@@ -129,7 +130,7 @@ def test_with_prox_split_the_proximal_term_is_not_clipped():
     assert buffer.item() == pytest.approx(4.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("method", sorted(CATALOG))
+@pytest.mark.parametrize("method", METHODS)
 def test_no_momentum_and_a_single_step_are_plain_steps(method):
     problem, options = Problem(2), {"weight_decay": 0.01, "clip": 2.0}
     values = example(CATALOG[method])
@@ -165,7 +166,7 @@ def follow(backend: Any, method: str, device: torch.device) -> None:
         assert not any("local_momentum" in vectors for vectors in other.clients.values())
 
 
-@pytest.mark.parametrize("method", sorted(CATALOG))
+@pytest.mark.parametrize("method", METHODS)
 def test_a_cohort_follows_the_loop(method):
     follow(Cohort(), method, torch.device("cpu"))
 

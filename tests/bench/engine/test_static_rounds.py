@@ -16,14 +16,15 @@ from bench.methods.recipe import Components, Recipe
 from tests.bench.engine.rounds_of_backends import NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
 from tests.problems import Problem, joint_round
 from tests.tape import Tapes
+from tests.tiers import METHODS, thorough
 
 PARTICIPANTS = [[0, 1], [1, 3], [0, 2], [2], [0, 1, 2, 3], [1, 2, 3], [0], [0, 1, 2, 3], [1, 2], [0, 3]]
 """Numbers of clients as in Bernoulli sampling: new ones and old ones, more than ever before, and fewer."""
 
 
 def follow(method, plan, kind=Graph, **changes):
-    """Ten rounds by the loop and by graphs of one step; the captures."""
-    problem = Problem(1, rounds=10)
+    """Rounds by the loop and by graphs of one step; the captures."""
+    problem = Problem(1)
     values = example(CATALOG[method]) if isinstance(method, str) else {}
     settings = {"clip": 2.0, "weight_decay": 0.01, "lr_decay": 0.95, "local_momentum": 0.9, **changes}
     federation = problem.federation(method, values, **settings)
@@ -40,10 +41,17 @@ def follow(method, plan, kind=Graph, **changes):
     return tapes
 
 
-@pytest.mark.parametrize("kind", [Graph, Branches])
-@pytest.mark.parametrize("plan", ["full", "epochs"])
-@pytest.mark.parametrize("method", CATALOG)
-def test_replayed_steps_follow_the_loop_for_ten_rounds(method, plan, kind):
+WAYS = [
+    ("full", Graph),
+    ("epochs", Branches),
+    pytest.param("full", Branches, marks=thorough),
+    pytest.param("epochs", Graph, marks=thorough),
+]
+
+
+@pytest.mark.parametrize(("plan", "kind"), WAYS)
+@pytest.mark.parametrize("method", METHODS)
+def test_replayed_steps_follow_the_loop(method, plan, kind):
     tapes = follow(method, plan, kind)
     if CATALOG[method].build(example(CATALOG[method])).loss.separable:
         assert tapes.replays > tapes.captured > 0
@@ -103,7 +111,7 @@ def test_seeds_together():
 
 def test_few_functions_are_captured_whatever_clients_take_part():
     """50 rounds in which 1 to 20 clients take part, with unequal numbers of mini-batches."""
-    bench = benches("scaffold")[0]
+    bench = benches("scaffold", **{"training.local_epochs": 2})[0]
     federation, tapes = bench.federation, Tapes()
     state, backend = federation.start(bench.objective.initial()), Graph(tapes)
     stream = torch.Generator().manual_seed(0)

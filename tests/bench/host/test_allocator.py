@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import run
+
 USE_AGAIN_AND_AGAIN = """
 import ctypes, resource, sys
 from bench.host.allocator import allocator, keep_freed_memory
@@ -34,10 +36,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 HUGE_PAGES = """
 import resource, sys
-from fedflat.command_server import _import
 from bench.host.allocator import HUGE_BYTES, keep_freed_memory
 
-_import()  # what forks begin with
 if sys.argv[1] == "pinned":
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     keep_freed_memory()
@@ -71,12 +71,17 @@ def test_freed_memory_stays_in_the_process():
 
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system has no huge pages")
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no mallopt")
-def test_tensors_are_in_huge_pages_where_the_system_has_them():
-    """The system notes for each part of the memory whether huge pages were asked for, even if none is free."""
+def test_tensors_are_in_huge_pages_where_the_system_has_them(tmp_path):
+    """The system notes for each part of the memory whether huge pages were asked for, even if none is free.
+
+    In forks of a process that has imported what commands use, as the forks of the command server.
+    """
+    (file := tmp_path / "pages.py").write_text(HUGE_PAGES, encoding="utf-8")
 
     def asked_for(state: str) -> int:
-        command = [sys.executable, "-c", HUGE_PAGES, state]
-        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        done = run(["python", str(file), state])
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
 
     assert asked_for("pinned") == 20
     assert asked_for("default") == 0

@@ -1,18 +1,25 @@
 """torchvision is imported whether or not its compiled operators load, and only where something needs it."""
 
-import subprocess
 import sys
 
 import pytest
 import torch
 
 from bench.host.torchvision_compat import import_torchvision
+from tests import commands
 
 
-def python(*lines: str) -> str:
-    """What a fresh interpreter prints; its modules are not those of this process."""
-    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+@pytest.fixture
+def python(tmp_path):
+    """What another process prints, which has imported the project; its modules are not those of this process."""
+
+    def printed(*lines: str) -> str:
+        (file := tmp_path / "lines.py").write_text("\n".join(lines), encoding="utf-8")
+        done = commands.run(["python", str(file)])
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return printed
 
 
 def test_models_and_transforms_are_there():
@@ -25,7 +32,7 @@ def test_models_and_transforms_are_there():
     assert CenterCrop(2)(torch.ones(1, 4, 4)).shape == (1, 2, 2)
 
 
-def test_an_intact_torchvision_is_left_alone():
+def test_an_intact_torchvision_is_left_alone(python):
     """A package whose import works is neither imported twice nor given stand-ins."""
     output = python(
         "import sys, types",
@@ -46,7 +53,7 @@ def test_other_failures_are_not_hidden(monkeypatch):
         import_torchvision.__wrapped__()
 
 
-def test_a_half_imported_package_is_dropped_and_imported_again():
+def test_a_half_imported_package_is_dropped_and_imported_again(python):
     """As with a CPU build of torch: the first import fails, its modules go, the schemas are known to the second."""
     output = python(
         "import sys, types, torch",
@@ -64,5 +71,5 @@ def test_a_half_imported_package_is_dropped_and_imported_again():
     assert output == "torchvision::nms [False, False]"
 
 
-def test_importing_the_project_does_not_import_torchvision():
+def test_importing_the_project_does_not_import_torchvision(python):
     assert python("import sys, fedflat.cli.app, bench.training.train", "print('torchvision' in sys.modules)") == "False"

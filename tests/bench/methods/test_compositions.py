@@ -15,6 +15,7 @@ from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
 from bench.methods.recipe import Components
 from tests.problems import Problem, distance
+from tests.tiers import thorough
 
 TRIPLES = list(itertools.product(*(SLOTS[slot] for slot in ("perturbation", "correction", "server"))))
 KEEPS_DUALS = {"feddyn", "feddc", "fedtoga"}
@@ -29,9 +30,15 @@ def test_the_counts():
     assert (len(TRIPLES), len(LEGAL)) == (8 * 9 * 9, 8 * 9 * 8 + 8 * 3)
 
 
-@pytest.mark.parametrize(
-    ("perturbation", "correction"), list(itertools.product(SLOTS["perturbation"], SLOTS["correction"]))
-)
+PAIRS = [
+    pytest.param(perturbation, correction, marks=[thorough] if (k + n) % 3 else [])
+    for k, perturbation in enumerate(SLOTS["perturbation"])
+    for n, correction in enumerate(SLOTS["correction"])
+]
+"""A third of them, in which each component is, is not thorough."""
+
+
+@pytest.mark.parametrize(("perturbation", "correction"), PAIRS)
 def test_two_rounds_of_every_server(perturbation, correction, tmp_path):
     """Finite results, and after a checkpoint round trip in between the same bits."""
     problem = Problem(11)

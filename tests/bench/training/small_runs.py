@@ -14,6 +14,7 @@ CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
 SMALL = {
     "training.rounds": 6,
+    "training.local_epochs": 1,
     "evaluation.snapshot_every": 3,
     "evaluation.every": 2,
     "engine.checkpoint_seconds": 0,

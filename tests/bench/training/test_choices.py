@@ -28,7 +28,12 @@ from tests.problems import train
 
 CPU = torch.device("cpu")
 COHORT, LOOP = EngineChoice("cohort"), EngineChoice("loop", channels_last=True)
-CHANGES = {"training.rounds": 5, "evaluation.snapshot_every": 5, "engine.checkpoint_seconds": 0}
+CHANGES = {
+    "training.rounds": 5,
+    "training.local_epochs": 1,
+    "evaluation.snapshot_every": 5,
+    "engine.checkpoint_seconds": 0,
+}
 
 
 def cell(method="fedsam", experiment="quick", **changes):

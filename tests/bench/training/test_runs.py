@@ -1,9 +1,6 @@
 """Run directories: complete or absent, bitwise reproducible, and resumed after kill -9."""
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +12,6 @@ from bench.data.partitions.base import partition_hash
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
-from bench.methods import CATALOG
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_runs
@@ -30,8 +26,9 @@ from tests.bench.training.small_runs import (
     contents,
     interrupted_after_three_rounds,
 )
-from tests.commands import fedflat
+from tests.commands import fedflat, start
 from tests.problems import train
+from tests.tiers import METHODS
 
 
 def test_a_run_leaves_the_stated_files(tmp_path):
@@ -96,7 +93,7 @@ def test_checkpoints_are_written_when_their_time_has_come(tmp_path, monkeypatch)
     assert list(tmp_path.glob("run.partial-*/checkpoint.safetensors"))
 
 
-@pytest.mark.parametrize("method", sorted(CATALOG))
+@pytest.mark.parametrize("method", METHODS)
 def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
     check_resume(method, CPU, tmp_path, monkeypatch)
 
@@ -215,21 +212,21 @@ def test_a_run_follows_its_schedule(tmp_path):
 
 @pytest.mark.long
 def test_kill_9_and_the_same_command_again(tmp_path):
-    """A real process is killed as soon as it has a checkpoint; the same command then finishes the run, bit by bit."""
+    """A process is killed as soon as it has a checkpoint; the same command then finishes the run, bit by bit."""
     cell = f"{SETTING}/fedgf"
     command = ["run", "quick", cell, "--seed", "0", "--device", "cpu"]
     command += ["--set", "training.rounds=30", "--set", "evaluation.local_models=[1,15,30]"]
     command += ["--set", "engine.checkpoint_seconds=0", "--out"]
     assert fedflat(*command, tmp_path / "undisturbed").returncode == 0
-    new_process = [sys.executable, "-m", "fedflat", *command, tmp_path / "killed"]
-    killed = subprocess.Popen(new_process, stdout=subprocess.DEVNULL)
+    words = ["fedflat", *command, str(tmp_path / "killed")]
+    killed = start(words, tmp_path, os.environ, [tmp_path / "printed"] * 2)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("killed/seed-0.partial-*/checkpoint.safetensors")):
-        assert killed.poll() is None, "the run ended before it could be killed"
+        assert killed.is_alive(), "the run ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
+    killed.kill()
+    killed.join()
     assert not (tmp_path / "killed" / "seed-0").exists()
     assert fedflat(*command, tmp_path / "killed").returncode == 0
     assert "resumed after round" in (tmp_path / "killed" / "seed-0" / "run.log").read_text(encoding="utf-8")
