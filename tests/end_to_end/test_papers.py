@@ -12,7 +12,7 @@ from bench.experiments.address import CellAddress
 from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
 from bench.training.train import train_cell
-from tests.end_to_end.test_snakemake import snakemake
+from tests.end_to_end.pipeline import snakemake
 
 SMALLEST = {"experiments": None, "scale": "smoke", "rounds": 2, "seeds": "[0]"}
 
