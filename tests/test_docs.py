@@ -157,6 +157,10 @@ FIRST_PAGE = {command: page for page in reversed(PAGES.values()) for command in 
 """The page on which a command runs."""
 
 
+def only_planned(command: str) -> bool:
+    return command.startswith("snakemake") and command not in {*RUN_BY_SNAKEMAKE, *INSTEAD, *NOT_RUN}
+
+
 def runs_on(page: Page) -> list[str]:
     """The commands of a page that run there."""
     commands = [command for command in page.commands if FIRST_PAGE[command] is page and command not in NOT_RUN]
@@ -232,10 +236,6 @@ def test_the_words_of_commands(page: Page, tmp_path):
         check_words(command, tmp_path)
 
 
-def only_planned(command: str) -> bool:
-    return command.startswith("snakemake") and command not in {*RUN_BY_SNAKEMAKE, *INSTEAD, *NOT_RUN}
-
-
 def dry_runs() -> dict[str, tuple[Page, str]]:
     """A page and a dry run of all targets with the same `--config`, of this page or of all pages, by that value."""
     found: dict[str, tuple[Page, dict[str, None], dict[str, None]]] = {}
@@ -257,7 +257,7 @@ def test_the_jobs_that_snakemake_plans(tmp_path):
 
 
 @thorough
-@pytest.mark.parametrize("config", filter(None, dry_runs()))
+@pytest.mark.parametrize("config", [config for config in dry_runs() if config])
 def test_the_jobs_that_snakemake_plans_with_a_configuration(config: str, tmp_path):
     """With the files of the page, the methods that it begins, and the stored baselines."""
     assert_planned(*dry_runs()[config], tmp_path)

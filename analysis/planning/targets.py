@@ -286,7 +286,8 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
         by_ending["_compositions"] = CompositionsReport(requested)
     if requested.paper in papers_with_claims():
         by_ending["_claims"] = ClaimsPage(requested)
-    return {requested.target + ending: target for ending, target in by_ending.items()}
+    name = requested.target
+    return {name + ending: target for ending, target in by_ending.items()}
 
 
 def all_targets(experiments: Iterable[RequestedExperiment]) -> dict[str, list[Target]]:
