@@ -75,6 +75,8 @@ INSTEAD = {
         "fedflat export quick_runs --out quick_table_accuracy.zip --set chosen=[fedsam] "
         "--set 'grid.partition=[{name: dirichlet, clients: 20, alpha: 0.1}]' --set 'grid.participation=[{active: 4}]'"
     ),
+    # That of bench1d takes a minute; tests/analysis/comparison/test_stored_grids.py computes it.
+    "fedflat study bench1d": "fedflat study quick",
     # All cells of the grid take a minute: one of them.
     "snakemake --cores 2 mine_runs --config experiments=[mine/experiments.yaml]": (
         f"fedflat run mine/experiments.yaml {CELLS}/two_step"

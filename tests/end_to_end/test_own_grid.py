@@ -9,8 +9,9 @@ import pytest
 from bench.experiments.experiment import load_experiment
 from bench.experiments.files import PAPER_TABLES
 from tests.end_to_end.pipeline import snakemake
+from tests.tiers import thorough
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, thorough]
 
 METHODS = "methods:\n  fedavg: {}\n  fedsam: {hyperparameters: {rho: [0.02, 0.2]}}\n"
 EDITS = {

@@ -9,6 +9,7 @@ import pytest
 
 from tests.commands import fedflat, start
 from tests.end_to_end.pipeline import CELLS, edited, run_files, with_mini
+from tests.tiers import thorough
 
 METHODS = ("fedavg", "fedsam")
 
@@ -56,6 +57,7 @@ def test_two_machines_divide_the_cells_of_a_shared_folder(alone: Path, tmp_path:
     assert not list((tmp_path / "results").rglob(".*.lock"))
 
 
+@thorough
 def test_the_results_of_two_machines_are_copied_into_one_folder(alone: Path, tmp_path: Path):
     machines = {method: machine(tmp_path, method, *training(alone, method), "--results", method) for method in METHODS}
     for method, process in machines.items():

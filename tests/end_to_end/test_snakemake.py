@@ -321,6 +321,7 @@ def test_the_target_of_all_runs_trains_every_cell_and_nothing_else(tmp_path):
     assert "table" not in output
 
 
+@thorough
 def test_a_mistake_in_the_configuration_of_snakemake_is_reported(tmp_path):
     done = run(command(tmp_path, round=5))
     assert done.returncode != 0
