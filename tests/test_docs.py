@@ -19,6 +19,7 @@ import typer
 import yaml
 from snakemake.cli import get_argument_parser
 
+from analysis.comparison.baselines import CURVE_IDS, Baselines, load, save
 from analysis.planning.workflow import KEYS, Workflow
 from bench.experiments.experiment import load_experiment
 from bench.methods.compose import SLOTS
@@ -75,8 +76,8 @@ INSTEAD = {
         "fedflat export quick_runs --out quick_table_accuracy.zip --set chosen=[fedsam] "
         "--set 'grid.partition=[{name: dirichlet, clients: 20, alpha: 0.1}]' --set 'grid.participation=[{active: 4}]'"
     ),
-    # That of bench1d takes a minute; tests/analysis/comparison/test_stored_grids.py computes it.
-    "fedflat study bench1d": "fedflat study quick",
+    # All stored runs take a minute; tests/analysis/comparison/test_stored_grids.py reads them.
+    "fedflat study bench1d": "fedflat study bench1d --baselines results/few",
     # All cells of the grid take a minute: one of them.
     "snakemake --cores 2 mine_runs --config experiments=[mine/experiments.yaml]": (
         f"fedflat run mine/experiments.yaml {CELLS}/two_step"
@@ -131,9 +132,12 @@ NOT_RUN = {
 
 
 def with_the_readmes_run(folder: Path) -> None:
-    """A folder with the run that the README trains, and the stored baselines."""
+    """A folder with the run that the README trains, the stored baselines, and in `results/few` some of bench1d's."""
     assert f"written to {QUICK}/fedsam" in run(TRAIN, folder)
     shutil.copytree(ROOT / "results/baselines", folder / "results/baselines")
+    stored = load("bench1d", folder / "results/baselines/bench1d")
+    few = stored.runs.query("participation == '5-of-50' and seed < 3 and variant == 'untuned'")
+    save(folder / "results/few", Baselines(few, stored.curves.merge(few[CURVE_IDS], on=CURVE_IDS)))
 
 
 @pytest.fixture
