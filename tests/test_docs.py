@@ -1,20 +1,26 @@
 """The README and the pages of docs are true: every command and every block of Python runs.
 
 A command runs as it is written, unless a table below names it: in `SMALLER` with the options that make it small, in
-`PLANNED` if Snakemake only plans its jobs, in `NOT_RUN` with the reason.
+`INSTEAD` with a shorter one, in `NOT_RUN` with the reason. Snakemake only plans the jobs of most of its targets.
+A command that several pages have runs on the first of them. `make test` checks the words of all commands, and runs
+those of the README; `make test-all` runs those of all pages.
 """
 
 import re
 import shlex
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 import typer
 import yaml
+from snakemake.cli import get_argument_parser
 
+from analysis.comparison.baselines import CURVE_IDS, Baselines, load, save
+from analysis.planning.workflow import KEYS, Workflow
 from bench.experiments.experiment import load_experiment
 from bench.methods.compose import SLOTS
 from bench.methods.user_file import recipe_from_file
@@ -24,10 +30,11 @@ from tests.documents import PAGES, Page, run
 from tests.gpu.__main__ import parser
 from tests.places import ROOT
 from tests.problems import Problem, distance
+from tests.tiers import thorough
 
 CELLS = "digits/dirichlet-0.1/4-of-20"
 QUICK = f"results/runs/quick/{CELLS}"
-TUTORIAL = PAGES["docs/adding_a_method.md"]
+README, TUTORIAL = PAGES["README.md"], PAGES["docs/adding_a_method.md"]
 TRAIN = f"fedflat run quick {CELLS}/fedsam"
 TINY = "--seed 0 --set training.rounds=2"
 
@@ -69,6 +76,8 @@ INSTEAD = {
         "fedflat export quick_runs --out quick_table_accuracy.zip --set chosen=[fedsam] "
         "--set 'grid.partition=[{name: dirichlet, clients: 20, alpha: 0.1}]' --set 'grid.participation=[{active: 4}]'"
     ),
+    # All stored runs take a minute; tests/analysis/comparison/test_stored_grids.py reads them.
+    "fedflat study bench1d": "fedflat study bench1d --baselines results/few",
     # All cells of the grid take a minute: one of them.
     "snakemake --cores 2 mine_runs --config experiments=[mine/experiments.yaml]": (
         f"fedflat run mine/experiments.yaml {CELLS}/two_step"
@@ -119,11 +128,68 @@ NOT_RUN = {
     "snakemake --profile profiles/slurm fedgf_table_1 --default-resources slurm_account=NAME slurm_partition=NAME "
     "--config device=cuda": "needs a cluster",
 }
-"""Commands that are not run; only their options and targets are checked."""
+"""Commands that are not run; only their options and targets are checked, as are those of all others."""
 
 
-def after_the_readme(folder: Path, printed: dict[str, str]) -> None:
+def with_the_readmes_run(folder: Path) -> None:
+    """A folder with the run that the README trains, the stored baselines, and in `results/few` some of bench1d's."""
+    assert f"written to {QUICK}/fedsam" in run(TRAIN, folder)
+    shutil.copytree(ROOT / "results/baselines", folder / "results/baselines")
+    stored = load("bench1d", folder / "results/baselines/bench1d")
+    few = stored.runs.query("participation == '5-of-50' and seed < 3 and variant == 'untuned'")
+    save(folder / "results/few", Baselines(few, stored.curves.merge(few[CURVE_IDS], on=CURVE_IDS)))
+
+
+@pytest.fixture
+def folder(once, tmp_path) -> Path:
+    """A copy of the folder with the README's run, for one page."""
+    shutil.copytree(once(with_the_readmes_run), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_no_page_overwrites_files_of_another_or_reuses_the_name_of_its_experiment():
+    files = [block.file for page in PAGES.values() for block in page.blocks() if block.file]
+    assert len(set(files)) == len(files)
+    names = [name for page in PAGES.values() for name in re.findall(r"^name: (\w+)$", page.text, re.MULTILINE)]
+    assert len(set(names)) == len(names)
+
+
+def test_every_exception_is_a_command_of_the_docs():
+    commands = {command for page in PAGES.values() for command in page.commands}
+    assert {*SMALLER, *INSTEAD, *RUN_BY_SNAKEMAKE, *NOT_RUN} <= commands
+
+
+FIRST_PAGE = {command: page for page in reversed(PAGES.values()) for command in page.commands}
+"""The page on which a command runs."""
+
+
+def only_planned(command: str) -> bool:
+    return command.startswith("snakemake") and command not in {*RUN_BY_SNAKEMAKE, *INSTEAD, *NOT_RUN}
+
+
+def runs_on(page: Page) -> list[str]:
+    """The commands of a page that run there."""
+    commands = [command for command in page.commands if FIRST_PAGE[command] is page and command not in NOT_RUN]
+    return [command for command in commands if not only_planned(command)]
+
+
+def run_commands(page: Page, folder: Path) -> dict[str, str]:
+    """Run the commands of a page in a folder with its files; what they print, by command."""
+    (folder / "mine").mkdir()
+    [method] = [block for block in TUTORIAL.blocks() if block.file == "mine/my_method.py"]  # other pages use it
+    (folder / method.file).write_text(method.code, encoding="utf-8")
+    page.write_files(folder)
+    for command in BEFORE.get(str(page), []):
+        run(command, folder)
+    return {
+        command: run(INSTEAD.get(command, f"{command} {SMALLER.get(command, '')}"), folder) for command in runs_on(page)
+    }
+
+
+@pytest.mark.long
+def test_the_commands_of_the_readme(folder):
     """The user's method costs three gradients per local step; it is compared with the stored runs of its setting."""
+    printed = run_commands(README, folder)
     described = printed["fedflat methods mine/two_step.py"]
     assert "δ = ρ/2 unit(∇F_i(w))" in described
     assert "gradients per local step: 3" in described
@@ -133,8 +199,11 @@ def after_the_readme(folder: Path, printed: dict[str, str]) -> None:
     assert (folder / "results/reports/quick/tables/accuracy.md").exists()
 
 
-def after_the_tutorial(folder: Path, printed: dict[str, str]) -> None:
+@pytest.mark.long
+@thorough
+def test_the_commands_of_the_tutorial(folder):
     """The method trains, its costs are counted, the table has its row, and no further file is next to its file."""
+    printed = run_commands(TUTORIAL, folder)
     assert "local_loss" in printed["python mine/try_it.py"]
     described = printed["fedflat methods mine/my_method.py"]
     for words in (
@@ -156,58 +225,21 @@ def after_the_tutorial(folder: Path, printed: dict[str, str]) -> None:
     assert files == ["memory.yaml", "more.yaml", "my_method.py", "new_one.py", "try_it.py"]
 
 
-AFTER = {"README.md": after_the_readme, "docs/adding_a_method.md": after_the_tutorial}
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    """A folder with the run that the README trains, and the stored baselines."""
-    folder = tmp_path_factory.mktemp("finished")
-    assert f"written to {QUICK}/fedsam" in run(TRAIN, folder)
-    shutil.copytree(ROOT / "results/baselines", folder / "results/baselines")
-    return folder
-
-
-@pytest.fixture
-def folder(finished, tmp_path) -> Path:
-    """A copy of the folder `finished` for one page."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    return tmp_path
-
-
-def test_no_page_overwrites_files_of_another_or_reuses_the_name_of_its_experiment():
-    files = [block.file for page in PAGES.values() for block in page.blocks() if block.file]
-    assert len(set(files)) == len(files)
-    names = [name for page in PAGES.values() for name in re.findall(r"^name: (\w+)$", page.text, re.MULTILINE)]
-    assert len(set(names)) == len(names)
-
-
-def test_every_exception_is_a_command_of_the_docs():
-    commands = {command for page in PAGES.values() for command in page.commands}
-    assert {*SMALLER, *INSTEAD, *RUN_BY_SNAKEMAKE, *NOT_RUN} <= commands
+OTHERS = [page for page in PAGES.values() if runs_on(page) and page not in (README, TUTORIAL)]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", PAGES.values(), ids=str)
+@thorough
+@pytest.mark.parametrize("page", OTHERS, ids=str)
 def test_the_commands_of_a_page(page: Page, folder):
-    (folder / "mine").mkdir()
-    [method] = [block for block in TUTORIAL.blocks() if block.file == "mine/my_method.py"]  # other pages use it
-    (folder / method.file).write_text(method.code, encoding="utf-8")
-    page.write_files(folder)
-    for command in BEFORE.get(str(page), []):
-        run(command, folder)
-    printed = {}
+    run_commands(page, folder)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES.values() if page.commands], ids=str)
+def test_the_words_of_commands(page: Page, tmp_path):
+    page.write_files(tmp_path)
     for command in page.commands:
-        if command in NOT_RUN:
-            check_words(command, folder)
-        elif not only_planned(command):
-            printed[command] = run(INSTEAD.get(command, f"{command} {SMALLER.get(command, '')}"), folder)
-    if str(page) in AFTER:
-        AFTER[str(page)](folder, printed)
-
-
-def only_planned(command: str) -> bool:
-    return command.startswith("snakemake") and command not in {*RUN_BY_SNAKEMAKE, *INSTEAD, *NOT_RUN}
+        check_words(command, tmp_path)
 
 
 def dry_runs() -> dict[str, tuple[Page, str]]:
@@ -225,27 +257,39 @@ def dry_runs() -> dict[str, tuple[Page, str]]:
     }
 
 
-@pytest.mark.parametrize(("page", "command"), dry_runs().values(), ids=list(dry_runs()))
-def test_the_jobs_that_snakemake_plans(page: Page, command: str, tmp_path):
+def test_the_jobs_that_snakemake_plans(tmp_path):
+    """With the default configuration, and the stored baselines."""
+    assert_planned(*dry_runs()[""], tmp_path)
+
+
+@thorough
+@pytest.mark.parametrize("config", [config for config in dry_runs() if config])
+def test_the_jobs_that_snakemake_plans_with_a_configuration(config: str, tmp_path):
     """With the files of the page, the methods that it begins, and the stored baselines."""
-    page.write_files(tmp_path)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "baselines").symlink_to(ROOT / "results" / "baselines")
+    assert_planned(*dry_runs()[config], tmp_path)
+
+
+def assert_planned(page: Page, command: str, folder: Path) -> None:
+    page.write_files(folder)
+    (folder / "results").mkdir()
+    (folder / "results" / "baselines").symlink_to(ROOT / "results" / "baselines")
     if "method=" in command:
         for begins in [line for line in page.commands if line.startswith("fedflat new-method ")]:
-            run(begins, tmp_path)
-    assert "This was a dry-run" in run(command, tmp_path)
+            run(begins, folder)
+    assert "This was a dry-run" in run(command, folder)
 
 
 def check_words(command: str, folder: Path) -> None:
-    """Options and targets exist."""
-    program, *words = command.split()
+    """The options of a command, the targets of named experiments, and the programs of `python` in a folder exist."""
+    program, *words = shlex.split(command)
     if program == "make":
         done = subprocess.run(["make", "-n", words[0]], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     elif program == "snakemake":
-        [target] = [word for word in words if word.startswith(("all_", "fedgf_", "fedsam_", "quick_"))]
-        assert target in run("snakemake --list-target-rules", folder).split()
+        options = get_argument_parser().parse_args(words)
+        assert {value.partition("=")[0] for value in options.config or ()} <= {*KEYS}, command
+        if "mine" not in command:  # targets of files of the user: in the test of planned jobs
+            assert {*options.targets} <= known_targets(), command
     elif program == "fedflat":
         found = typer.main.get_command(app)
         while hasattr(found, "commands"):
@@ -253,10 +297,18 @@ def check_words(command: str, folder: Path) -> None:
         found.make_context(command, words).close()
     elif program == "tests/gpu/run":
         parser().parse_args(words)
+    elif program == "python":
+        assert (folder / words[0]).is_file(), command
     else:
         assert program in ("xdg-open", "source", "export", "tensorboard", "npm", "mkdir"), (
             f"unknown program in {command}"
         )
+
+
+@cache
+def known_targets() -> set[str]:
+    """The targets of Snakemake with the default configuration."""
+    return {"all", *Workflow.of({}).targets}
 
 
 PAPERS = {page.path.parent.name: page for page in PAGES.values() if page.path.parent.parent.name == "paper_tables"}
@@ -363,7 +415,7 @@ def test_the_experiments_that_pages_show_are_valid(page, file, tutorial):
 
 def test_the_two_steps_of_the_readmes_method(tmp_path):
     """On F(w) = ‖w‖²/2 both steps point along w: δ = ρ unit(w)."""
-    PAGES["README.md"].write_files(tmp_path)
+    README.write_files(tmp_path)
     component = recipe_from_file(tmp_path / "mine/two_step.py").components.perturbation(rho=0.5)
     delta = component.delta(torch.tensor([3.0, 4.0]), lambda w: w, None)
     assert torch.allclose(delta, torch.tensor([0.3, 0.4]))

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from tests.notebook import execute, load
+from tests.tiers import thorough
 
 
 def shown(notebook) -> list[list[object]]:
@@ -23,6 +24,7 @@ def _part(output) -> object:
     return Image.open(BytesIO(base64.b64decode(output.data["image/png"]))).size
 
 
+@thorough
 def test_the_notebook_runs_and_shows_what_is_stored():
     notebook = load()
     stored = shown(notebook)

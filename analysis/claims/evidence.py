@@ -87,7 +87,7 @@ class Printed:
         plain: dict[_Key, dict[str, PublishedNumber]] = {}
         multiples: dict[_Key, dict[str, PublishedNumber]] = {}
         for name in layout_names(self.paper, "tables"):
-            layout = load_table(self.paper, name)
+            layout = load_table(self.paper, name, experiment)
             columns = [one for one in layout.columns if not (one.mean_of or one.gain_over or one.reading)]
             for block, column, method in product(layout.blocks, columns, layout.methods):
                 if layout.published is None or not layout.has(block, method, column, experiment):

@@ -12,7 +12,7 @@ from analysis.layouts.grid import in_words, main_setting
 from analysis.layouts.score import with_score
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import PAPER_TABLES, experiment_file, experiment_files, read_yaml
+from bench.experiments.files import PAPER_TABLES, experiment_file, experiment_files, read_key, read_yaml
 from bench.experiments.resolving import experiment_data
 from bench.input.bounds import Count
 from bench.input.errors import UserError, located, unknown
@@ -214,7 +214,7 @@ def unknown_layout(experiment_name: str, folder: Folder, name: str, names: Colle
 def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
     """A layout's file, then the files of the layouts that it is `like`; a `UserError` if these form a cycle."""
     files = [layout_file(experiment_name, folder, name)]
-    while (like := read_yaml(files[-1]).get("like")) is not None:
+    while (like := read_key(files[-1], "like")) is not None:
         if str(like) not in (names := layout_names(experiment_name, folder)):
             raise unknown(f"layout in like of '{files[-1]}':", str(like), names)
         files.append(layout_file(experiment_name, folder, str(like)))

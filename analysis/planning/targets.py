@@ -1,7 +1,7 @@
 """The targets of Snakemake: pages, runs, analyses, tables, figures, and the claims of papers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -286,7 +286,8 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
         by_ending["_compositions"] = CompositionsReport(requested)
     if requested.paper in papers_with_claims():
         by_ending["_claims"] = ClaimsPage(requested)
-    return {requested.target + ending: target for ending, target in by_ending.items()}
+    name = requested.target
+    return {name + ending: target for ending, target in by_ending.items()}
 
 
 def all_targets(experiments: Iterable[RequestedExperiment]) -> dict[str, list[Target]]:
@@ -315,9 +316,13 @@ def experiments_with(results: Path, overrides: Mapping[str, Any], sources: Seque
     return [*(named | further).values()]
 
 
-def find_targets(names: Iterable[str], experiments: Iterable[RequestedExperiment]) -> list[Target]:
+def find_targets(names: Collection[str], experiments: Iterable[RequestedExperiment]) -> list[Target]:
     """What the names of targets stand for; for an unknown one, a `UserError` suggests the nearest name."""
-    known, found = all_targets(experiments), []
+    experiments, found = list(experiments), []
+    named = [one for one in experiments if any(f"{name}_".startswith(f"{one.target}_") for name in names)]
+    known = {name: [target] for one in named for name, target in targets_of(one).items()}
+    if not known.keys() >= {*names}:  # all_tables, all_figures, or an unknown name
+        known = all_targets(experiments)
     for name in names:
         if name.endswith((".yaml", ".yml")):
             hint = "give it with --experiment, and a target such as NAME_runs"

@@ -432,7 +432,7 @@ class Workflow:
         """The pages of the requested experiments."""
         return [one.report_paths.page for one in self.requested]
 
-    @property
+    @cached_property
     @one_line_errors
     def targets(self) -> dict[str, Callable[[Wildcards], list[Path]]]:
         """A function for each target, by name, that lists the target's files; its argument (wildcards) is not used."""

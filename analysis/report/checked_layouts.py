@@ -181,11 +181,12 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         """
         found: dict[str, Source] = {}
         parts = list(self.requested.experiment.resolved_parts)
+        default = are_default(experiment_name, self.folder)
         for name in layout_names(experiment_name, self.folder):
             source = Source(experiment_name, name)
             if shows_sweeps(experiment_name, self.folder, name) and not self.requested.experiment.swept:
                 continue
-            if not (are_default(experiment_name, self.folder) and self._shows_one_setting(source)):
+            if not (default and self._shows_one_setting(source)):
                 found[name] = source
                 continue
             for part in parts:

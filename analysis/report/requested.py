@@ -13,7 +13,7 @@ from analysis.layouts.protocol import at_scale
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import experiment_file, experiment_files, experiment_names
+from bench.experiments.files import experiment_file, experiment_files, experiment_names, is_named
 from bench.experiments.overrides import CONFIG_KEYS
 from bench.experiments.resolving import experiment_data
 from bench.experiments.results import ReportPaths, ResultPaths
@@ -56,7 +56,7 @@ class RequestedExperiment:
     @property
     def target(self) -> str:
         """The beginning of its Snakemake targets: the experiment's name, without the scale."""
-        if self.name_or_file in experiment_names():
+        if is_named(self.name_or_file):
             return self.name_or_file
         data = experiment_data(self.name_or_file)
         if "name" not in data:
@@ -146,7 +146,7 @@ class RequestedExperiment:
         config = [f"{short[key]}={value}" for key, value in self.overrides.items() if key in short]
         if self.results != Path("results"):
             config.insert(0, f"results={self.results}")
-        if self.name_or_file not in experiment_names():
+        if not is_named(self.name_or_file):
             config.insert(0, f"experiments=[{self.name_or_file}]")
         command = shlex.join(["snakemake", "--cores", "2", *targets, *(["--config", *config] if config else [])])
         others = [key for key in self.overrides if key not in short]

@@ -20,11 +20,16 @@ def experiment_names() -> list[str]:
     return sorted(file.parent.name for file in PAPER_TABLES.glob("*/experiments.yaml"))
 
 
+def is_named(name: str) -> bool:
+    """Whether it is the name of an experiment in paper_tables."""
+    return name == Path(name).name and (PAPER_TABLES / name / "experiments.yaml").exists()
+
+
 def experiment_file(name: str) -> Path:
     """The YAML file of a named experiment, or `name` itself if it is the path of a YAML file."""
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    if name not in experiment_names():
+    if not is_named(name):
         if Path(name).is_dir():
             files = sorted(map(str, (*Path(name).glob("*.yaml"), *Path(name).glob("*.yml"))))
             example = (*files, "mine.yaml")[0]
@@ -53,6 +58,11 @@ def read_yaml(file: Path) -> dict[str, Any]:
     return copy.deepcopy(_mapping(file))
 
 
+def read_key(file: Path, key: str) -> Any:
+    """The value of a key in a YAML file, or None; errors as of `read_yaml`."""
+    return copy.deepcopy(_mapping(file).get(key))
+
+
 def _mapping(file: Path) -> dict[str, Any]:
     """The cached mapping, which must not be modified: it is not a copy, because copying a large grid takes long."""
     try:
@@ -64,7 +74,7 @@ def _mapping(file: Path) -> dict[str, Any]:
     return data
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=1024)  # more than there are files in paper_tables
 def _parsed(text: str) -> Any:
     """The parsed YAML text, cached: parsing is slow, and one command reads the same file many times."""
     return load_yaml(text)

@@ -142,10 +142,8 @@ def files_read(results: Path, pattern: str) -> list[Path]:
     return found
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undamaged(results: Path) -> None:
     """Runs, analyses, splits and baselines of the experiment mini, two rounds each."""
-    results = tmp_path_factory.mktemp("finished")
     experiment, paths, wanted = load_experiment(MINI, EXPERIMENT), ResultPaths(results), requested(results)
     for cell in METHODS:
         train_cell("mini", experiment.cell(cell), paths.cell("mini", cell), CPU, silent)
@@ -156,7 +154,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     split.parent.mkdir(parents=True)
     shutil.copy(paths.run("mini", METHODS[0], 0) / "partition.csv.gz", split)
     add([wanted], "mini", results / "baselines" / "mini", analyses=False)
-    return results
+
+
+@pytest.fixture(scope="session")
+def finished(once, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of these results for this process, which damages them."""
+    return Path(shutil.copytree(once(undamaged), tmp_path_factory.mktemp("finished") / "results"))
 
 
 @pytest.fixture(scope="session")

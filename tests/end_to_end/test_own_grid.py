@@ -8,9 +8,10 @@ import pytest
 
 from bench.experiments.experiment import load_experiment
 from bench.experiments.files import PAPER_TABLES
-from tests.commands import run
+from tests.end_to_end.pipeline import snakemake
+from tests.tiers import thorough
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, thorough]
 
 METHODS = "methods:\n  fedavg: {}\n  fedsam: {hyperparameters: {rho: [0.02, 0.2]}}\n"
 EDITS = {
@@ -30,20 +31,19 @@ FIGURES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory) -> Path:
+def edited_copy(folder: Path) -> None:
     """The folder with the edited copy and its results."""
-    folder = tmp_path_factory.mktemp("own")
     text = (PAPER_TABLES / "quick" / "experiments.yaml").read_text(encoding="utf-8")
     for old, new in EDITS.items():
         text, count = re.subn(old, new, text)
         assert count == 1, old
     (folder / "experiments.yaml").write_text(text, encoding="utf-8")
-    config = [f"experiments=[{folder / 'experiments.yaml'}]", f"results={folder / 'results'}"]
-    done = run(["snakemake", "--directory", str(folder), "--cores", "2", "own", "--config", *config])
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert "is left out" not in done.stderr
-    return folder
+    assert "is left out" not in snakemake(folder, "own", experiments="[experiments.yaml]")
+
+
+@pytest.fixture
+def own(once) -> Path:
+    return once(edited_copy)
 
 
 def test_every_table_and_figure_shows_the_grid(own):

@@ -12,7 +12,8 @@ from bench.experiments.address import CellAddress
 from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
 from bench.training.train import train_cell
-from tests.end_to_end.test_snakemake import snakemake
+from tests.end_to_end.pipeline import snakemake
+from tests.tiers import thorough
 
 SMALLEST = {"experiments": None, "scale": "smoke", "rounds": 2, "seeds": "[0]"}
 
@@ -24,10 +25,12 @@ TARGETS = {
     "fedsam_caldarola": ("5", "11", "[fedavg,fedasam]"),
 }
 """By paper: one table, one figure, and the methods that are run."""
+QUICKEST, *OTHERS = TARGETS
+PAPERS = [QUICKEST, *(pytest.param(paper, marks=thorough) for paper in OTHERS)]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("paper", TARGETS)
+@pytest.mark.parametrize("paper", PAPERS)
 def test_a_table_and_a_figure(paper, tmp_path):
     table, figure, methods = TARGETS[paper]
     snakemake(tmp_path, f"{paper}_table_{table}", f"{paper}_figure_{figure}", **SMALLEST, methods=methods)
@@ -42,6 +45,7 @@ def test_a_table_and_a_figure(paper, tmp_path):
 
 
 @pytest.mark.long
+@thorough
 def test_landmarks_and_street_scenes(tmp_path):
     """Caldarola et al.'s Tables 7 and 8, whose blocks have rows of their own, and predictions of two parts."""
     paper = "fedsam_caldarola"
@@ -65,6 +69,7 @@ def test_landmarks_and_street_scenes(tmp_path):
 
 
 @pytest.mark.long
+@thorough
 def test_held_out_domains(tmp_path: Path):
     """FedLESAM's Tables 3 and 4 and Figure 4 from the runs of OfficeHome: 16 of their cells, and 20 of radii."""
     overrides = {"scale": "smoke", "training.rounds": 2, "grid.seeds": [0]}

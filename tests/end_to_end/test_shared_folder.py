@@ -8,22 +8,25 @@ from pathlib import Path
 import pytest
 
 from tests.commands import fedflat, start
-from tests.end_to_end.test_snakemake import CELLS, edited, run_files
-from tests.places import MINI
+from tests.end_to_end.pipeline import CELLS, edited, run_files, with_mini
+from tests.tiers import thorough
 
 METHODS = ("fedavg", "fedsam")
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory) -> Path:
+def by_one_process(folder: Path) -> None:
     """A folder with the experiment and its results, computed by one process."""
-    folder = tmp_path_factory.mktemp("alone")
-    shutil.copytree(Path(MINI).parent, folder / "own")
-    edited(folder / "own", "experiments.yaml", "rounds: 4", "rounds: 40")
-    edited(folder / "own", "experiments.yaml", "checkpoint_seconds: 0", "checkpoint_seconds: 0, backend: loop")
+    own = with_mini(folder)
+    edited(own, "experiments.yaml", "rounds: 4", "rounds: 40")
+    edited(own, "experiments.yaml", "checkpoint_seconds: 0", "checkpoint_seconds: 0, backend: loop")
     done = fedflat(*training(folder, *METHODS), cwd=folder)
     assert done.returncode == 0, done
-    return folder
+
+
+@pytest.fixture
+def alone(once) -> Path:
+    """That folder, which is only read."""
+    return once(by_one_process)
 
 
 def training(alone: Path, *methods: str) -> list[str]:
@@ -54,6 +57,7 @@ def test_two_machines_divide_the_cells_of_a_shared_folder(alone: Path, tmp_path:
     assert not list((tmp_path / "results").rglob(".*.lock"))
 
 
+@thorough
 def test_the_results_of_two_machines_are_copied_into_one_folder(alone: Path, tmp_path: Path):
     machines = {method: machine(tmp_path, method, *training(alone, method), "--results", method) for method in METHODS}
     for method, process in machines.items():
@@ -61,8 +65,9 @@ def test_the_results_of_two_machines_are_copied_into_one_folder(alone: Path, tmp
         assert process.exitcode == 0
         shutil.copytree(tmp_path / method / "runs", tmp_path / "results" / "runs", dirs_exist_ok=True)
     assert run_files(tmp_path) == run_files(alone)
+    shutil.copytree(alone / "results", tmp_path / "alone" / "results")
     tables = []
-    for folder in (alone, tmp_path):
+    for folder in (tmp_path / "alone", tmp_path):
         done = fedflat("table", alone / "own" / "experiments.yaml", "accuracy", cwd=folder)
         assert done.returncode == 0, done
         tables.append((folder / "results" / "reports" / "mini" / "tables" / "accuracy.md").read_bytes())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.pipeline import CELLS, run_files, snakemake
 from tests.end_to_end.slurm import MISSING, Cluster, cluster, wait_for
-from tests.end_to_end.test_snakemake import CELLS, run_files, snakemake
 from tests.places import MINI, ROOT
 
 pytestmark = [
@@ -64,5 +64,5 @@ def test_a_node_fails_and_the_results_are_those_of_one_machine(slurm: Cluster, t
     assert process.returncode == 0, output
     assert "Trying to restart job" in output
     assert any("resumed after round" in log.read_text(encoding="utf-8") for log in run.glob("*/run.log"))
-    snakemake(local, results="results", **CONFIG)
+    snakemake(local, **CONFIG)
     assert run_files(submitted) == run_files(local)

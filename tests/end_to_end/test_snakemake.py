@@ -17,33 +17,23 @@ from analysis.provenance.archive import unpack
 from bench.training.run_directory import RunDirectory
 from fedflat.command_server import SERVER
 from tests.commands import SNAKEMAKE, run
+from tests.end_to_end.pipeline import CELLS, OWN, command, edited, finished_mini, run_files, snakemake
 from tests.places import MINI
+from tests.tiers import thorough
 
 pytestmark = pytest.mark.long
 
-CELLS = "digits/dirichlet-0.1/4-of-20"
+
+@pytest.fixture
+def finished(once) -> Path:
+    """The folder with the finished results, which is only read."""
+    return once(finished_mini)
 
 
-def command(folder: Path, *arguments: str, **config: object) -> list[str]:
-    values = {"experiments": f"[{MINI}]", "results": folder / "results", **config}
-    config_values = [f"{key}={value}" for key, value in values.items() if value is not None]
-    return ["snakemake", "--directory", str(folder), "--cores", "2", *arguments, "--config", *config_values]
-
-
-def snakemake(folder: Path, *arguments: str, **config: object) -> str:
-    done = run(command(folder, *arguments, **config))
-    logs = "\n".join(
-        f"{log}:\n{log.read_text(encoding='utf-8')}" for log in (folder / "results" / "logs").rglob("*.log")
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"
-    return done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("mini")
-    (folder / "printed").write_text(snakemake(folder), encoding="utf-8")
-    return folder
+@pytest.fixture
+def copy(finished, tmp_path) -> Path:
+    """A copy of it, with the same times of files."""
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
 
 
 def test_each_job_is_one_line(finished):
@@ -78,7 +68,7 @@ def test_the_log_of_a_failed_job_is_shown_once(tmp_path):
     assert lines[-2] == "1 of 2 jobs failed:"
     assert lines[-1].startswith(f"{failed}: ")
     assert "a mistake of mine" in lines[-1]
-    assert lines[-1].endswith(f" ({tmp_path}/results/logs/own/bad/dirichlet-0.1/4-of-20/fedavg/train.log)")
+    assert lines[-1].endswith(" (results/logs/own/bad/dirichlet-0.1/4-of-20/fedavg/train.log)")
     assert any("train good/dirichlet-0.1/4-of-20/fedavg (" in line for line in lines)
 
 
@@ -150,9 +140,9 @@ def test_splits_that_are_drawn_without_training_are_those_of_the_runs(finished):
         assert file.read_bytes() == of_run.read_bytes()
 
 
-def test_an_analysis_with_a_name_of_its_own(finished):
-    snakemake(finished, "mini_analysis_wide")
-    folder = finished / "results" / "analysis" / "mini" / CELLS / "fedsam"
+def test_an_analysis_with_a_name_of_its_own(copy):
+    snakemake(copy, "mini_analysis_wide", experiments=OWN)
+    folder = copy / "results" / "analysis" / "mini" / CELLS / "fedsam"
     wide, usual = (pd.read_csv(folder / f"{name}.csv") for name in ("wide", "flatness"))
     assert wide["options"].str.contains("rho=0.5").all()
     values = [frame.set_index(["metric", "seed"])["value"] for frame in (wide, usual)]
@@ -182,8 +172,8 @@ def test_analyses_say_what_they_measured(finished):
     assert at_model == pytest.approx(trained)
 
 
-def test_a_second_run_has_nothing_to_do(finished):
-    assert "Nothing to be done" in snakemake(finished)
+def test_a_second_run_has_nothing_to_do(copy):
+    assert "Nothing to be done" in snakemake(copy, experiments=OWN)
 
 
 def jobs(plan: str) -> dict[str, int]:
@@ -193,98 +183,74 @@ def jobs(plan: str) -> dict[str, int]:
     return {rule: n for rule, n in counts.items() if rule in ("train", "analyse", "table", "figure", "page")}
 
 
-def test_a_deleted_table_is_all_that_is_rebuilt(finished):
-    results = finished / "results"
+def test_a_deleted_table_is_all_that_is_rebuilt(copy):
+    results = copy / "results"
     tables = results / "reports" / "mini" / "tables"
     before = (tables / "accuracy.md").read_text(encoding="utf-8")
     for extension in ("md", "tex", "csv"):
         (tables / f"accuracy.{extension}").unlink()
-    assert jobs(snakemake(finished, "-n", "mini_table_accuracy")) == {"table": 1}
     others = {f: f.stat().st_mtime_ns for part in ("runs", "analysis") for f in (results / part).rglob("*")}
-    snakemake(finished, "mini_table_accuracy")
+    assert "1 jobs: 1 table" in snakemake(copy, "mini_table_accuracy", experiments=OWN)
     assert (tables / "accuracy.md").read_text(encoding="utf-8") == before
     assert {f: f.stat().st_mtime_ns for f in others} == others
 
 
 def test_an_archive_is_rendered_without_training_and_analyses(finished, tmp_path):
     """Whatever the order in which its files were unpacked."""
+    own, results = finished / "own" / "experiments.yaml", tmp_path / "unpacked" / "results"
     archive = ["mini", "mini_figure_drift", "--without-reports", "--out", str(tmp_path / "a.zip")]
-    done = run(["fedflat", "export", *archive, "--experiment", MINI, "--results", str(finished / "results")])
+    done = run(["fedflat", "export", *archive, "--experiment", str(own), "--results", str(finished / "results")])
     assert done.returncode == 0, done.stderr
     unpack(tmp_path / "a.zip", tmp_path / "unpacked")
-    results = tmp_path / "unpacked" / "results"
     assert not (results / "reports").exists()
     assert (results / "analysis" / "mini" / CELLS / "fedsam" / "drift.csv").is_file()
     for file in (results / "runs").rglob("metrics.csv"):
         file.touch()
-    planned = jobs(snakemake(tmp_path, "-n", results=results))
+    planned = jobs(snakemake(tmp_path, "-n", experiments=f"[{own}]", results=results))
     assert planned["page"] == 1
     assert not {"train", "analyse"} & planned.keys()
 
 
-def edited(folder: Path, name: str, old: str, new: str) -> None:
-    text = (folder / name).read_text(encoding="utf-8")
-    assert old in text
-    (folder / name).write_text(text.replace(old, new), encoding="utf-8")
-
-
-def test_what_is_edited_is_all_that_is_redone(tmp_path):
+def test_what_is_edited_is_all_that_is_redone(copy):
     """One edit after the other in a user-defined experiment, and the jobs that Snakemake plans for it."""
-    own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
-    experiments = f"[{own / 'experiments.yaml'}]"
-    snakemake(tmp_path, experiments=experiments)
+    own, runs = copy / "own", copy / "results" / "runs" / "mini" / CELLS
 
     edited(own, "tables/accuracy.yaml", "caption: Digits.", "caption: Small digits.")
-    assert jobs(snakemake(tmp_path, "-n", experiments=experiments)) == {"table": 1, "page": 1}
+    assert jobs(snakemake(copy, "-n", experiments=OWN)) == {"table": 1, "page": 1}
     edited(own, "analyses.yaml", "draws: 5", "draws: 6")
-    assert jobs(snakemake(tmp_path, "-n", experiments=experiments)) == {"analyse": 2, "table": 2, "page": 1}
-    snakemake(tmp_path, experiments=experiments)
+    assert jobs(snakemake(copy, "-n", experiments=OWN)) == {"analyse": 2, "table": 2, "page": 1}
 
     edited(own, "experiments.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
-    runs = tmp_path / "results" / "runs" / "mini" / CELLS
     old = {f: f.stat().st_mtime_ns for f in runs.glob("*/seed-*/*")}
-    snakemake(tmp_path, experiments=experiments)
+    snakemake(copy, experiments=OWN)
     assert {f: f.stat().st_mtime_ns for f in old} == old, "finished seeds are left alone"
     assert set(pd.read_csv(runs / "fedsam" / "metrics.csv")["seed"]) == {0, 1, 2}
 
     edited(own, "experiments.yaml", "rho: 0.05", "rho: 0.06")
-    before = {f: f.stat().st_mtime_ns for f in (tmp_path / "results").rglob("*") if f.is_file()}
-    refused = run(command(tmp_path, experiments=experiments))
+    before = {f: f.stat().st_mtime_ns for f in (copy / "results").rglob("*") if f.is_file()}
+    refused = run(command(copy, experiments=OWN))
     assert refused.returncode != 0
     assert "method.hyperparameters.rho: 0.05 there, 0.06 here" in refused.stdout + refused.stderr
     assert {f: f.stat().st_mtime_ns for f in before} == before, "a refusal touches nothing"
-    plan = jobs(snakemake(tmp_path, "-n", experiments=experiments, replace="true"))
+    plan = jobs(snakemake(copy, "-n", experiments=OWN, replace="true"))
     assert plan == {"train": 1, "analyse": 6, "table": 2, "figure": 4, "page": 1}
-    snakemake(tmp_path, experiments=experiments, replace="true")
+    snakemake(copy, "mini_runs", experiments=OWN, replace="true")
     assert "0.06" in (runs / "fedsam" / "seed-0" / "config.json").read_text(encoding="utf-8")
 
 
-def test_a_killed_retraining_does_not_leave_old_reports_as_current(tmp_path):
+@thorough
+def test_a_killed_retraining_does_not_leave_old_reports_as_current(copy):
     """Its cells have no metrics yet, and the reports of the old runs are newer than nothing: they must not stay."""
-    own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
-    options = {"experiments": f"[{own / 'experiments.yaml'}]", "replace": "true"}
-    snakemake(tmp_path, **options)
-    edited(own, "experiments.yaml", "rounds: 4", "rounds: 200")
-    kill_while_training(command(tmp_path, **options), tmp_path)
-    snakemake(tmp_path, "--unlock", **options)
-    assert jobs(snakemake(tmp_path, "-n", "mini_table_accuracy", **options)) == {"train": 2, "table": 1}
+    options = {"experiments": OWN, "replace": "true"}
+    edited(copy / "own", "experiments.yaml", "rounds: 4", "rounds: 200")
+    kill_while_training(command(copy, **options), copy)
+    snakemake(copy, "--unlock", **options)
+    assert jobs(snakemake(copy, "-n", "mini_table_accuracy", **options)) == {"train": 2, "table": 1}
 
 
-def test_snakemakes_own_report(finished):
-    snakemake(finished, "--report", str(finished / "report.html"))
-    assert "convergence" in (finished / "report.html").read_text(encoding="utf-8")
-
-
-def run_files(folder: Path) -> dict[str, bytes]:
-    """The files of runs without logs, provenance and times, and without the times in the metrics of cells."""
-    files = [f for f in (folder / "results" / "runs").rglob("seed-*/**/*") if f.is_file()]
-    compared = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv"))
-    found = {str(f.relative_to(folder)): f.read_bytes() for f in compared}
-    for table in (folder / "results" / "runs").rglob("metrics.csv"):
-        if not table.parent.name.startswith("seed-"):
-            numbers = pd.read_csv(table, dtype=str).drop(columns=["train_seconds", "evaluation_seconds", "checksum"])
-            found[str(table.relative_to(folder))] = numbers.to_csv().encode()
-    return found
+def test_snakemakes_own_report(copy):
+    snakemake(copy, "--report", str(copy / "report.html"), experiments=OWN)
+    assert "convergence" in (copy / "report.html").read_text(encoding="utf-8")
 
 
 def kill_while_training(arguments: list[str], folder: Path, victim: str = "everything") -> None:
@@ -296,10 +262,10 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(new_process, start_new_session=True, **silent)
     deadline = time.monotonic() + 90
-    while not list(folder.glob("results/runs/**/checkpoint.safetensors")):
+    while not any(folder.glob(f"results/runs/mini/{CELLS}/*/*/checkpoint.safetensors")):
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.02)
     children = psutil.Process(process.pid).children(recursive=True)
     servers = [child for child in children if child.name() == SERVER.decode()]
     training = [fork for server in servers if server.ppid() == process.pid for fork in server.children()]
@@ -314,26 +280,28 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
     assert process.wait(timeout=60) != 0
 
 
-@pytest.mark.parametrize("victim", ["the training process", "everything"])
-def test_kill_9_and_the_same_command_again(victim, tmp_path):
+TARGET, ROUNDS = f"results/runs/mini/{CELLS}/fedsam/metrics.csv", 40
+
+
+def undisturbed(folder: Path) -> None:
+    """The folder with the run that is killed elsewhere."""
+    snakemake(folder, TARGET, rounds=ROUNDS)
+
+
+@pytest.mark.parametrize("victim", ["everything", pytest.param("the training process", marks=thorough)])
+def test_kill_9_and_the_same_command_again(victim, tmp_path, once):
     """A run is killed in its middle; the same command resumes it and ends with the same bits.
 
     If Snakemake itself is killed, its lock must be removed first, as it says.
     """
-    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
-    killed.mkdir()
-    undisturbed.mkdir()
-    target = f"results/runs/mini/{CELLS}/fedsam/metrics.csv"
-    kill_while_training(command(killed, target, rounds=40, results="results"), killed, victim)
+    kill_while_training(command(tmp_path, TARGET, rounds=ROUNDS), tmp_path, victim)
     if victim == "everything":
-        snakemake(killed, "--unlock", results="results")
-    assert not (killed / target).exists()
-    snakemake(killed, target, rounds=40, results="results")
-    assert "resumed after round" in (killed / target).with_name("seed-0").joinpath("run.log").read_text(
-        encoding="utf-8"
-    )
-    snakemake(undisturbed, target, rounds=40, results="results")
-    assert run_files(killed) == run_files(undisturbed)
+        snakemake(tmp_path, "--unlock")
+    assert not (tmp_path / TARGET).exists()
+    snakemake(tmp_path, TARGET, rounds=ROUNDS)
+    log = (tmp_path / TARGET).with_name("seed-0") / "run.log"
+    assert "resumed after round" in log.read_text(encoding="utf-8")
+    assert run_files(tmp_path) == run_files(once(undisturbed))
 
 
 def test_a_mistake_in_the_experiment_is_reported_before_anything_runs(tmp_path):
@@ -353,6 +321,7 @@ def test_the_target_of_all_runs_trains_every_cell_and_nothing_else(tmp_path):
     assert "table" not in output
 
 
+@thorough
 def test_a_mistake_in_the_configuration_of_snakemake_is_reported(tmp_path):
     done = run(command(tmp_path, round=5))
     assert done.returncode != 0
