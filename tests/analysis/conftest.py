@@ -2,7 +2,7 @@
 
 import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -93,10 +93,13 @@ def realistic(realistic_files: Path, tmp_path: Path, quick: Experiment) -> Tidy:
 
 
 @pytest.fixture(scope="session")
-def realistic_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def realistic_files(once: Callable[[Callable[[Path], object]], Path]) -> Path:
     """Results of every cell of quick but FedGF's at Dirichlet 0.1; one run of FedDyn diverged."""
-    rng = np.random.default_rng(0)
-    results, quick = tmp_path_factory.mktemp("realistic"), load_experiment(str(QUICK))
+    return once(_write_realistic)
+
+
+def _write_realistic(results: Path) -> None:
+    rng, quick = np.random.default_rng(0), load_experiment(str(QUICK))
     for place, (rank, method) in itertools.product(quick.settings, enumerate(quick.methods)):
         if method == "fedgf" and place.partition == "dirichlet-0.1":
             continue
@@ -111,7 +114,6 @@ def realistic_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(results, cell, "partition", _partition(place))
         if place.participation == "4-of-20":
             _write_analyses(results, cell, rng, sharp=(14 - rank) / 10)
-    return results
 
 
 def _metrics(cell: CellAddress, rng: np.random.Generator, final: float, speed: float) -> pd.DataFrame:
@@ -216,12 +218,14 @@ def analyse(folder: Path, experiment: str, cell: str, name: str, options: dict[s
 
 
 @pytest.fixture(scope="session")
-def little_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def little_files(once: Callable[[Callable[[Path], object]], Path]) -> Path:
     """A folder with little.yaml and the results of its 18 runs."""
-    folder = tmp_path_factory.mktemp("little")
+    return once(_train_little)
+
+
+def _train_little(folder: Path) -> None:
     (folder / "little.yaml").write_text(LITTLE, encoding="utf-8")
     train_all(folder / "little.yaml", folder / "results")
-    return folder
 
 
 @pytest.fixture
