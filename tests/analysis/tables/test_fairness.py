@@ -31,6 +31,7 @@ from tests.analysis.conftest import HARD, metrics, tidy_in, write
 from tests.analysis.papers import requested, tables
 from tests.analysis.tables.tables_by_hand import ACCURACY
 from tests.analysis.tables.tables_by_hand import layout as table_layout
+from tests.tiers import thorough
 
 pytestmark = pytest.mark.long
 
@@ -64,7 +65,10 @@ def printed_entries(table: Table) -> list[tuple[str, Entry, PublishedEntry]]:
     ]
 
 
-@pytest.mark.parametrize("paper", papers())
+PAPERS = [pytest.param(paper, marks=[thorough] if place > 1 else []) for place, paper in enumerate(papers())]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
 def test_the_papers_own_experiments_are_judged(paper: str) -> None:
     """No setting departs from what the paper states, and each column has the evaluations that it needs."""
     experiment = requested(paper).experiment
