@@ -317,7 +317,11 @@ def experiments_with(results: Path, overrides: Mapping[str, Any], sources: Seque
 
 def find_targets(names: Iterable[str], experiments: Iterable[RequestedExperiment]) -> list[Target]:
     """What the names of targets stand for; for an unknown one, a `UserError` suggests the nearest name."""
-    known, found = all_targets(experiments), []
+    names, experiments = list(names), list(experiments)
+    likely = [requested for requested in experiments if any(name.startswith(requested.target) for name in names)]
+    known, found = all_targets(likely), list[Target]()  # to find those of all experiments takes seconds
+    if any(name not in known or name.startswith("all_") for name in names):
+        known = all_targets(experiments)
     for name in names:
         if name.endswith((".yaml", ".yml")):
             hint = "give it with --experiment, and a target such as NAME_runs"

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ PAPER_TABLES = Path(__file__).parents[2] / "paper_tables"
 
 def experiment_names() -> list[str]:
     """The named experiments: the folders of paper_tables with an experiments.yaml."""
-    return sorted(file.parent.name for file in PAPER_TABLES.glob("*/experiments.yaml"))
+    # One command asks thousands of times, and a glob takes ten times as long.
+    names = os.listdir(PAPER_TABLES) if PAPER_TABLES.is_dir() else []  # noqa: PTH208
+    return sorted(name for name in names if os.path.exists(f"{PAPER_TABLES}/{name}/experiments.yaml"))  # noqa: PTH110
 
 
 def experiment_file(name: str) -> Path:

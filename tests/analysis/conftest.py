@@ -12,8 +12,10 @@ import pytest
 from analysis.analyses import ANALYSES, load_analyses, parse_analysis
 from analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
 from analysis.analyses.run_analysis import run_analysis
+from analysis.comparison.adding import add
 from analysis.layouts.captions import Caption
 from analysis.layouts.tidy import Tidy
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.results import ResultPaths
@@ -226,6 +228,18 @@ def little_files(once: Callable[[Callable[[Path], object]], Path]) -> Path:
 def _train_little(folder: Path) -> None:
     (folder / "little.yaml").write_text(LITTLE, encoding="utf-8")
     train_all(folder / "little.yaml", folder / "results")
+
+
+@pytest.fixture(scope="session")
+def stored_little_files(little_files: Path, once: Callable[[Callable[[Path], object]], Path]) -> Path:
+    """The same with its runs as the stored grid `tiny`."""
+
+    def store(folder: Path) -> None:
+        shutil.copytree(little_files, folder, dirs_exist_ok=True)
+        experiment = RequestedExperiment(str(folder / "little.yaml"), folder / "results")
+        add([experiment], "tiny", folder / "results" / "baselines" / "tiny")
+
+    return once(store)
 
 
 @pytest.fixture

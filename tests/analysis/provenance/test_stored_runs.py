@@ -46,20 +46,11 @@ methods: {fedsam: {hyperparameters: {rho: 0.1}}}
 """
 
 
-@pytest.fixture(scope="module")
-def stored_files(little_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with little.yaml and the stored runs of its grid, without the runs themselves."""
-    folder = tmp_path_factory.mktemp("stored")
-    shutil.copy(little_files / "little.yaml", folder)
-    experiment = RequestedExperiment(str(little_files / "little.yaml"), little_files / "results")
-    add([experiment], "tiny", folder / "results" / "baselines" / "tiny")
-    return folder
-
-
 @pytest.fixture
-def stored(stored_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of `stored_files`, which is the current folder."""
-    folder = Path(shutil.copytree(stored_files, tmp_path / "stored"))
+def stored(stored_little_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """little.yaml and the stored runs of its grid, without the runs themselves, in the current folder."""
+    without_runs = shutil.ignore_patterns("runs")
+    folder = Path(shutil.copytree(stored_little_files, tmp_path / "stored", ignore=without_runs))
     monkeypatch.chdir(folder)
     return folder
 
