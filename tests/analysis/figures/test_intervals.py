@@ -44,7 +44,7 @@ from bench.experiments.experiment import load_experiment
 from tests.analysis.comparison.frames import compared, runs
 from tests.analysis.comparison.study_frames import study_runs
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
-from tests.analysis.explorer.frames_by_hand import explorer
+from tests.analysis.explorer.frames_by_hand import SETTINGS, explorer, frames
 from tests.analysis.figures.drawings import EASY
 
 CALLS = {
@@ -480,12 +480,37 @@ def _node() -> str | None:
     return shutil.which("node") or (str(own) if own and own.is_file() else None)
 
 
+BANDS = """
+globalThis.document = {
+  getElementById: () => ({ textContent: PAGE }), documentElement: { dataset: { theme: "light" } },
+};
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => "" });
+globalThis.valueText = String;
+SCRIPTS
+const found = {};
+for (const entry of ENTRIES) {
+  state.pinned.add(entry.key);
+  found[entry.key] = ["deviation", "interval"].map((kind) => {
+    state.spread = kind;
+    const [low, high] = curveTraces(entry);
+    return [low.y, high.y];
+  });
+}
+console.log(JSON.stringify(found));
+"""
+"""Prints the edges of the bands of all methods in the first setting: deviations, and intervals."""
+
+
 @pytest.mark.skipif(_node() is None, reason="needs Node.js, such as that of the package playwright")
 def test_the_intervals_of_the_interactive_page() -> None:
-    script = (ASSETS / "statistics.js").read_text(encoding="utf-8")
-    values, quantiles = json.dumps(times(5)), json.dumps(explorer().data()["quantiles"])
-    script += f"console.log(JSON.stringify([mean, deviation, halfInterval].map((f) => f({values}, {quantiles}))))"
+    """Of the values on the page, which have four digits."""
+    names = ("statistics.js", "data.js", "state.js", "marks.js", "charts.js", "curves.js")
+    scripts = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+    script = BANDS.replace("PAGE", json.dumps(json.dumps(explorer().data()))).replace("SCRIPTS", scripts)
     done = subprocess.run([str(_node()), "-"], input=script, capture_output=True, text=True, check=True)
-    centre, spread, half = json.loads(done.stdout)
-    assert (centre - spread, centre + spread) == pytest.approx(deviation(times(5)))
-    assert (centre - half, centre + half) == pytest.approx(t_interval(times(5)), abs=1e-3)
+    _, curves = frames()
+    curves = curves[(curves["partition"] == SETTINGS[0][1]) & (curves["variant"] == "tuned")]
+    for method, rows in curves.groupby("method"):
+        values = [of_round.tolist() for _, of_round in rows.groupby("round")["test_accuracy"]]
+        for shown, interval in zip(json.loads(done.stdout)[f"{method} tuned"], (deviation, t_interval), strict=True):
+            np.testing.assert_allclose(np.transpose(shown), list(map(interval, values)), atol=0.03)

@@ -17,6 +17,7 @@ from bench.input.errors import UserError
 from tests.benchmarks.machine import resident_memory_mib
 from tests.benchmarks.workload import Workload
 from tests.conftest import in_batches
+from tests.tiers import thorough
 
 pytestmark = pytest.mark.long
 
@@ -207,6 +208,7 @@ def test_ratio_is_missing_where_it_is_not_defined() -> None:
     assert math.isnan(TopEigenvalues((4.0, 0.0), (0.0, 0.0), 1e-3, 9).ratio(2))
 
 
+@thorough
 def test_a_resnet_takes_one_basis_and_one_batch() -> None:
     """Eleven million parameters: the basis is k + 20 vectors where memory is short, and nothing grows with products."""
     objective = Objective(Workload("resnet18_gn", 1, 4, 2).module(0))
