@@ -94,6 +94,7 @@ downloaded data. The whole pipeline runs in tests/end_to_end."""
 
 NOT_RUN = {
     "make quick": "takes minutes and installs packages",
+    "make test": "runs these tests",
     "make bench": "takes half an hour",
     'make bench BENCH="--quick"': "takes minutes",
     'make bench BENCH="--device cpu --only large memory"': "takes minutes",

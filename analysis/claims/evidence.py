@@ -89,10 +89,11 @@ class Printed:
         for name in layout_names(self.paper, "tables"):
             layout = load_table(self.paper, name, experiment)
             columns = [one for one in layout.columns if not (one.mean_of or one.gain_over or one.reading)]
+            of_table = frame[frame["table"] == layout.published]
             for block, column, method in product(layout.blocks, columns, layout.methods):
                 if layout.published is None or not layout.has(block, method, column, experiment):
                     continue
-                number = find(of_entry(frame, layout, experiment, block, method, column), table=layout.published)
+                number = find(of_entry(of_table, layout, experiment, block, method, column), table=layout.published)
                 number = number.deviation if number and "value" in column.published else number
                 if number is not None and (number.value is not None or number.failed):
                     (setting,) = layout.settings_of(block, column, experiment)

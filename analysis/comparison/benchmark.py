@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from analysis.comparison.baselines import load
@@ -102,15 +102,15 @@ def pictures_of(grid: str) -> str:
     return f"images/{grid}"
 
 
-def parts(grid: str) -> Iterator[tuple[str, Part]]:
-    """The generated parts that the page has, by name."""
+def parts(grid: str) -> list[str]:
+    """The names of the generated parts that the page has."""
     text = page_of(grid).read_text(encoding="utf-8")
-    return ((name, part(grid)) for name, part in PARTS.items() if marks(name)[0] in text)
+    return [name for name in PARTS if marks(name)[0] in text]
 
 
 def main(grid: str) -> None:
     """Rewrite the generated parts of a page, and draw their figures."""
-    rewrite(page_of(grid), dict(parts(grid)), pictures_of(grid))
+    rewrite(page_of(grid), {name: PARTS[name](grid) for name in parts(grid)}, pictures_of(grid))
 
 
 def _tuning_source(grid: str) -> TuningSource:

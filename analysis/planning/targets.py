@@ -22,7 +22,7 @@ from analysis.report.figures import Figures
 from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
-from bench.experiments.files import experiment_names
+from bench.experiments.files import experiment_names, is_named
 from bench.files.atomic import write_text
 from bench.input.errors import UserError, unknown
 
@@ -172,7 +172,7 @@ class ReportOnStored(Target):
     @property
     def from_runs(self) -> bool:
         """Whether the runs of the experiment are read, as always if its values are overridden."""
-        named = self.requested.name_or_file in experiment_names()
+        named = is_named(self.requested.name_or_file)
         return bool(self.requested.overrides) or not (named and self.has_stored(self.requested.name_or_file))
 
     def commands(self) -> list[list[str]]:

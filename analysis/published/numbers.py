@@ -6,6 +6,7 @@ One row per printed number. Keys are text; a key is empty if the paper does not 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -193,7 +194,7 @@ def as_printed(paper: str | None = None) -> pd.DataFrame:
         raise unknown("paper", paper, known)
     names = known if paper is None else [paper]
     files = [file for name in names for file in sorted((PAPER_TABLES / name / "published").glob("table_*.csv"))]
-    return pd.concat([_read(file) for file in files], ignore_index=True)
+    return pd.concat([_read(file, file.stat().st_mtime_ns) for file in files], ignore_index=True)
 
 
 def published(paper: str | None = None) -> pd.DataFrame:
@@ -288,8 +289,12 @@ def _differences(rows: pd.DataFrame) -> str:
     return "; ".join(texts) or "they differ in no key"
 
 
-def _read(file: Path) -> pd.DataFrame:
-    """One file as text, validated; a `UserError` names the file, the row and what is invalid."""
+@cache
+def _read(file: Path, _written: int) -> pd.DataFrame:
+    """One file as text, validated once; a `UserError` names the file, the row and what is invalid.
+
+    `_written`: the time of its last change. Callers do not change the frame.
+    """
     try:
         frame = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -48,12 +48,13 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
     numbers, quoted = published(paper), table.quotations
     papers_own = {name: own_experiment(name) for name in {paper, *([] if quoted is None else [quoted.paper])}}
     layout = _with_true_readings(table.layout, experiment, papers_own[paper])
+    of_table = numbers[numbers["table"] == layout.published]
     finals = layout.final_values(experiment)
 
     def compared(entry: Entry, place: Place) -> Compared:
         b, method, c = place
         column = layout.columns[c]
-        number = _number(numbers, layout, experiment, layout.blocks[b], method, column)
+        number = _number(numbers, of_table, layout, experiment, layout.blocks[b], method, column)
         judge = quoted.paper if quoted is not None and place in quoted.cells else paper
         fair = FAIR
         if entry.mean is not None and entry.incomplete:
@@ -177,13 +178,20 @@ def _order(rows: Sequence[Compared]) -> Order | None:
 
 
 def _number(
-    numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
+    numbers: pd.DataFrame,
+    of_table: pd.DataFrame,
+    layout: TableLayout,
+    experiment: Experiment,
+    block: Block,
+    method: str,
+    column: Column,
 ) -> PublishedNumber | None:
     """The published number of an entry, without its deviation if the table has other columns for deviations.
 
+    `numbers`: those of the paper; `of_table`: those of the layout's table.
     In a column of multiples, a number that is not printed as a multiple is divided by that of the reference.
     """
-    number = find(of_entry(numbers, layout, experiment, block, method, column), table=layout.published)
+    number = find(of_entry(of_table, layout, experiment, block, method, column), table=layout.published)
     if number is None or "value" in column.published:
         return number and number.deviation
     if column.relative_to is not None and column.divides_published:

@@ -124,8 +124,8 @@ def _class_in_words(cls: type) -> str:
 def refuse_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner: str) -> None:
     """A `UserError` if true or false is given for a number: pydantic would convert them to 1 and 0."""
     for key, value in data.items():
-        values = value if isinstance(value, list | tuple) else [value]
-        if key in fields and any(isinstance(v, bool) for v in values):
+        is_given = any(type(v) is bool for v in value) if isinstance(value, list | tuple) else type(value) is bool
+        if is_given and key in fields:
             annotation = fields[key].annotation
             if _mentions(annotation, int, float) and not _mentions(annotation, bool):
                 raise UserError(f"{owner}: {key} = {value!r}: Input should be a number, not true or false")

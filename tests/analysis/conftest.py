@@ -2,7 +2,7 @@
 
 import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,10 @@ import pytest
 from analysis.analyses import ANALYSES, load_analyses, parse_analysis
 from analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
 from analysis.analyses.run_analysis import run_analysis
+from analysis.comparison.adding import add
 from analysis.layouts.captions import Caption
 from analysis.layouts.tidy import Tidy
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.results import ResultPaths
@@ -93,10 +95,13 @@ def realistic(realistic_files: Path, tmp_path: Path, quick: Experiment) -> Tidy:
 
 
 @pytest.fixture(scope="session")
-def realistic_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def realistic_files(once: Callable[[Callable[[Path], object]], Path]) -> Path:
     """Results of every cell of quick but FedGF's at Dirichlet 0.1; one run of FedDyn diverged."""
-    rng = np.random.default_rng(0)
-    results, quick = tmp_path_factory.mktemp("realistic"), load_experiment(str(QUICK))
+    return once(_write_realistic)
+
+
+def _write_realistic(results: Path) -> None:
+    rng, quick = np.random.default_rng(0), load_experiment(str(QUICK))
     for place, (rank, method) in itertools.product(quick.settings, enumerate(quick.methods)):
         if method == "fedgf" and place.partition == "dirichlet-0.1":
             continue
@@ -111,7 +116,6 @@ def realistic_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(results, cell, "partition", _partition(place))
         if place.participation == "4-of-20":
             _write_analyses(results, cell, rng, sharp=(14 - rank) / 10)
-    return results
 
 
 def _metrics(cell: CellAddress, rng: np.random.Generator, final: float, speed: float) -> pd.DataFrame:
@@ -216,12 +220,26 @@ def analyse(folder: Path, experiment: str, cell: str, name: str, options: dict[s
 
 
 @pytest.fixture(scope="session")
-def little_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def little_files(once: Callable[[Callable[[Path], object]], Path]) -> Path:
     """A folder with little.yaml and the results of its 18 runs."""
-    folder = tmp_path_factory.mktemp("little")
+    return once(_train_little)
+
+
+def _train_little(folder: Path) -> None:
     (folder / "little.yaml").write_text(LITTLE, encoding="utf-8")
     train_all(folder / "little.yaml", folder / "results")
-    return folder
+
+
+@pytest.fixture(scope="session")
+def stored_little_files(little_files: Path, once: Callable[[Callable[[Path], object]], Path]) -> Path:
+    """The same with its runs as the stored grid `tiny`."""
+
+    def store(folder: Path) -> None:
+        shutil.copytree(little_files, folder, dirs_exist_ok=True)
+        experiment = RequestedExperiment(str(folder / "little.yaml"), folder / "results")
+        add([experiment], "tiny", folder / "results" / "baselines" / "tiny")
+
+    return once(store)
 
 
 @pytest.fixture

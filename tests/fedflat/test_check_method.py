@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
 from bench.methods.user_file import recipe_from_file
 from fedflat.conformance.finding import (
     COHORT,
@@ -23,6 +22,7 @@ from fedflat.conformance.suite import Report, check_method
 from fedflat.conformance.template import write_template
 from fedflat.methods.description import describe
 from tests.fedflat.planted import CORRECTION, LOSS, MEMORY, PLANTED, RETURN_DELTA, RETURN_Q, SAM, SERVER, source
+from tests.tiers import METHODS
 
 EXPERIMENT = """
 name: own
@@ -66,7 +66,7 @@ def test_what_the_faults_were_planted_in_has_none(body, checked):
     assert checked(source(body))[0].findings == []
 
 
-@pytest.mark.parametrize("name", CATALOG)
+@pytest.mark.parametrize("name", METHODS)
 def test_the_catalog_passes(name):
     report = check_method(name)
     assert report.findings == []

@@ -36,8 +36,8 @@ def experiment(folder: Path, methods: str) -> Path:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
 def test_a_full_disk_behind_the_output():
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - as a shell opens it
-        done = subprocess.run([*FEDFLAT, "schema"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        silent = subprocess.run([*FEDFLAT, "schema"], stdout=full, stderr=full, check=False)
+        done = subprocess.run([*FEDFLAT, "analyses"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        silent = subprocess.run([*FEDFLAT, "analyses"], stdout=full, stderr=full, check=False)
     assert (done.returncode, done.stderr) == (2, "fedflat: input or output fails: No space left on device\n")
     assert silent.returncode == 2
 
@@ -56,7 +56,7 @@ def test_an_interrupt_during_the_imports(tmp_path):
         encoding="utf-8",
     )
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    done = subprocess.run([*FEDFLAT, "schema"], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([*FEDFLAT, "analyses"], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "fedflat: interrupted\n")
 
 
@@ -96,7 +96,7 @@ def test_a_locale_without_greek_letters(tmp_path):
 
 def test_an_empty_home_is_no_home():
     """The home folder is then the one of the user's account, and not the root folder of the machine."""
-    code = "import os, sys; sys.argv = ['fedflat', 'schema']; from fedflat.cli.app import command; command(); "
+    code = "import os, sys; sys.argv = ['fedflat', 'analyses']; from fedflat.cli.app import command; command(); "
     code += "print(os.path.expanduser('~'), file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "HOME": "", "PYTHONPATH": str(ROOT)},

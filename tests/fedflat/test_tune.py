@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.commands import fedflat, refused, run
+from tests.tiers import thorough
 
 CELL = "digits/dirichlet-0.1/4-of-20/{}"
 FILE = """
@@ -87,6 +88,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
     assert list(file.parent.iterdir()) == [file]
 
 
+@thorough
 def test_snakemake_tunes_each_cell_in_a_job_of_its_own(file: Path, tmp_path: Path) -> None:
     """The same values as those of the command; nothing is done again, and more trials train only further ones."""
     config = ["--config", f"experiments=[{file}]", "results=results"]

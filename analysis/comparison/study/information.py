@@ -21,8 +21,8 @@ def normalised(measure: NDArray[np.int_], result: NDArray[np.int_], known: NDArr
     `measure` and `result` `[pairs]`: the signs −1, 0 or 1; `known` `[pairs]`: the value of U as a number from 0 on.
     Probabilities are relative frequencies.
     """
-    counts = np.zeros((int(known.max(initial=-1)) + 1, 3, 3))
-    np.add.at(counts, (known, measure + 1, result + 1), 1)
+    places = (known * 3 + measure + 1) * 3 + result + 1
+    counts = np.bincount(places, minlength=9 * (int(known.max(initial=-1)) + 1)).astype(float).reshape(-1, 3, 3)
     total = counts.sum()
     of_known, of_measure, of_result = counts.sum(axis=(1, 2)), counts.sum(axis=2), counts.sum(axis=1)
     entropy = _plogp(of_known) - _plogp(of_result)

@@ -4,20 +4,18 @@ from functools import cache
 
 import pytest
 
-from analysis.claims.evidence import Printed
 from analysis.claims.schema import Claim, PaperClaims, claims_of, papers_with_claims
 from analysis.claims.statements import Change, Comparison, Level, Rank
 from analysis.published.numbers import papers
-from bench.experiments.experiment import load_experiment
 from bench.files.text_table import markdown_line
+from tests.analysis.papers import printed, requested
 from tests.places import ROOT
 
 
 @cache
 def findings(paper):
     """The outcome of each claim by the printed numbers; None if none is printed."""
-    printed = Printed(paper)
-    found = {claim.id: printed.finding(claim) for claim in claims_of(paper).claims}
+    found = {claim.id: printed(paper).finding(claim) for claim in claims_of(paper).claims}
     return {name: finding and finding.outcome for name, finding in found.items()}
 
 
@@ -27,7 +25,7 @@ def test_every_paper_has_claims():
 
 @pytest.mark.parametrize("paper", papers_with_claims())
 def test_claims_are_about_cells_of_the_papers_experiment(paper):
-    experiment = load_experiment(paper)
+    experiment = requested(paper).experiment
     for claim in claims_of(paper).claims:
         statement = claim.statement(list(experiment.settings))
         assert statement is not None, f"{claim.id} selects no setting"

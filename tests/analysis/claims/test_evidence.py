@@ -19,6 +19,7 @@ from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.training.train import train_cell
 from tests.analysis.conftest import metrics
+from tests.analysis.papers import printed, requested
 
 DIGITS = """
 name: fedgf_digits
@@ -252,7 +253,7 @@ def test_columns_of_another_reading_are_no_print():
 @pytest.mark.parametrize("paper", papers_with_claims())
 def test_a_printed_number_is_no_multiple_of_another(paper):
     """Not even where a table's column of multiples is computed from printed seconds."""
-    plain, multiples = Printed(paper)._numbers
+    plain, multiples = printed(paper)._numbers
     assert plain
     for key, of_tables in multiples.items():
         for table, number in of_tables.items():
@@ -301,8 +302,8 @@ def test_statements_in_signs(runs, name, said):
 @pytest.mark.parametrize("paper", papers_with_claims())
 def test_the_table_fits_a_terminal(paper):
     """As if runs had given the printed numbers, with intervals."""
-    runs = Runs(RequestedExperiment(paper, Path("results")))
-    rows = judged(Printed(paper), runs)
+    runs = Runs(requested(paper))
+    rows = judged(printed(paper), runs)
     rows = [
         replace(one, measured=one.printed and replace(one.printed, interval=(-12345.6, 0.00123456))) for one in rows
     ]
@@ -312,7 +313,7 @@ def test_the_table_fits_a_terminal(paper):
 @pytest.mark.parametrize("paper", papers_with_claims())
 def test_the_claims_of_a_paper_can_be_computed(paper):
     """Each quantity is one that the experiment's analyses compute in all cells of the claim, with the same target."""
-    runs = Runs(RequestedExperiment(paper, Path("results")))
+    runs = Runs(requested(paper))
     settings = list(runs.requested.experiment.settings)
     for one in runs.paper.claims:
         assert set(runs.cells(one)) == set(one.statement(settings).cells), one.id

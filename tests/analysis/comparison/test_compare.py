@@ -57,9 +57,11 @@ def printed(found: Comparison, *, by_setting: bool = False) -> str:
 
 
 @pytest.fixture
-def stored(little: Path) -> Path:
-    add([RequestedExperiment("little.yaml", Path("results"))], "tiny")
-    return little
+def stored(stored_little_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `stored_little_files`, which the test may change, and which is the current folder."""
+    folder = Path(shutil.copytree(stored_little_files, tmp_path / "little"))
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def test_runs_are_found_by_their_identity(stored: Path) -> None:

@@ -21,6 +21,7 @@ from analysis.comparison.report.write import figures, markdown, write
 from analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
 from analysis.figures.draw import save
 from tests.analysis.comparison.frames import compared, complete_runs, runs
+from tests.tiers import thorough
 
 LEVELS = {"fedavg": 80.0, "mine": 85.0, "good": 90.0, "like": 85.0, "b&d_*": 70.0}
 
@@ -103,7 +104,7 @@ def overlapping(axes: Axes) -> list[tuple[str, str]]:
     return [(a.get_text(), b.get_text()) for (a, b), (left, right) in pairs if right.x0 <= left.x1]
 
 
-@pytest.mark.parametrize("width", [6.75, 3.3])
+@pytest.mark.parametrize("width", [6.75, pytest.param(3.3, marks=thorough)])
 def test_numbers_of_logarithmic_axes_can_be_read(width: float) -> None:
     """Also in panels side by side, and in each part of a decade."""
     rows = complete_runs(LEVELS)

@@ -163,9 +163,11 @@ def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
 
 
 def test_bands_are_drawn_for_few_lines_or_where_requested(tmp_path: Path, quick: Experiment) -> None:
-    for count, method in enumerate(["fedavg", "fedsam", "fedasam", "fedlesam", "fedgf"], start=1):
-        write(tmp_path, CellAddress(HARD, method), "metrics", metrics([80, 90]))
-        tidy, layout = tidy_in(tmp_path, quick), figures.load_figure("quick", "convergence")
+    layout = figures.load_figure("quick", "convergence")
+    for count, methods in ((4, ["fedavg", "fedsam", "fedasam", "fedlesam"]), (5, ["fedgf"])):
+        for method in methods:
+            write(tmp_path, CellAddress(HARD, method), "metrics", metrics([80, 90]))
+        tidy = tidy_in(tmp_path, quick)
         for bands in (None, True, False):
             shown = layout.model_copy(update={"bands": bands})
             has = count <= 4 if bands is None else bands

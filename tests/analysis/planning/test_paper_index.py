@@ -1,8 +1,10 @@
 """The index of tables and figures: the committed page, what it counts, and the file of times that it is made from."""
 
 import io
+import pickle
 import re
 import shutil
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +17,11 @@ from analysis.planning.gradient_times import Gradient, GradientTimes
 from analysis.planning.plan import plan, total
 from analysis.planning.printed_coverage import coverage
 from analysis.published.numbers import papers
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
 from bench.experiments.experiment import load_experiment
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.input.errors import UserError
 from fedflat.cli.app import app
+from tests.analysis.papers import requested, tables
 from tests.analysis.published.published_counts import ROWS
 from tests.commands import refused
 
@@ -29,25 +30,30 @@ COSTS = PAPER_TABLES / "costs.csv"
 SMALL = Gradient('{"name":"cnn_gn"}', (1, 8, 8), 10, 16)
 
 
-TIMED: set[Gradient] = set()
-"""The gradients whose times the page needs."""
-
-
-@pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page that `fedflat index` writes; it is generated once, because that takes long."""
-    folder = tmp_path_factory.mktemp("index")
+def _generate(folder: Path) -> None:
+    """The page that `fedflat index` writes, and the gradients whose times it needs."""
     shutil.copy(COSTS, folder)
-    time_of = GradientTimes.__call__
+    time_of, timed = GradientTimes.__call__, set[Gradient]()
 
     def recorded(times: GradientTimes, gradient: Gradient) -> float:
-        TIMED.add(gradient)
+        timed.add(gradient)
         return time_of(times, gradient)
 
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setattr(GradientTimes, "__call__", recorded)
         app(["index", "--out", str(folder)], standalone_mode=False)
     assert printed.getvalue() == f"{folder / 'README.md'}\n"
+    (folder / "timed").write_bytes(pickle.dumps(timed))
+
+
+@pytest.fixture(scope="module")
+def folder(once: Callable[[Callable[[Path], object]], Path]) -> Path:
+    """Generated once for all processes, because that takes long."""
+    return once(_generate)
+
+
+@pytest.fixture(scope="module")
+def generated(folder: Path) -> str:
     return (folder / "README.md").read_text(encoding="utf-8")
 
 
@@ -63,8 +69,9 @@ def test_the_committed_page_is_what_the_code_generates(generated: str) -> None:
     assert committed == generated, "run: fedflat index"
 
 
-def test_the_stored_times_are_those_that_the_page_needs(generated: str) -> None:
-    assert set(GradientTimes.read(COSTS).known) == TIMED, "run: fedflat index --measure"
+def test_the_stored_times_are_those_that_the_page_needs(folder: Path) -> None:
+    timed = pickle.loads((folder / "timed").read_bytes())
+    assert set(GradientTimes.read(COSTS).known) == timed, "run: fedflat index --measure"
 
 
 def test_every_table_and_figure_of_the_papers_has_a_line(rows: dict[str, list[str]]) -> None:
@@ -93,14 +100,13 @@ def test_printed_numbers_with_runs_are_counted(generated: str) -> None:
 
 
 def test_a_table_that_is_left_out_lowers_the_count() -> None:
-    requested = RequestedExperiment("fedlesam", Path("none"))
-    tables = Tables(requested)
-    layouts = {name: tables.layout(name) for name in tables.names()}
-    without = coverage("fedlesam", requested.experiment, (one for name, one in layouts.items() if name != "3"))
+    experiment = requested("fedlesam").experiment
+    layouts = {name: tables("fedlesam").layout(name) for name in tables("fedlesam").names()}
+    without = coverage("fedlesam", experiment, (one for name, one in layouts.items() if name != "3"))
     assert (without.printed, without.own, without.other) == (596, 596 - ROWS["fedlesam"]["3"], 16)
     assert without.places == ("fedlesam_table_3",)
     columns = tuple(column for column in layouts["3"].columns if column.group == "OfficeHome")
-    homes = coverage("fedlesam", requested.experiment, [layouts["3"].model_copy(update={"columns": columns})])
+    homes = coverage("fedlesam", experiment, [layouts["3"].model_copy(update={"columns": columns})])
     assert (homes.own, homes.other) == (2 * 4 * 12, 0)
 
 
@@ -129,7 +135,7 @@ def test_data_sets_of_analyses_are_named(rows: dict[str, list[str]]) -> None:
 
 @pytest.mark.parametrize("paper", papers())
 def test_smoke_scale_has_as_many_runs(paper: str) -> None:
-    assert load_experiment(paper, {"scale": "smoke"}).paths() == load_experiment(paper).paths()
+    assert load_experiment(paper, {"scale": "smoke"}).paths() == requested(paper).experiment.paths()
 
 
 def test_measured_times_are_read_as_they_are_written(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Names and texts of others are shown on pages, and never interpreted: names of layouts, titles, captions, reasons."""
 
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -23,9 +24,10 @@ TEXT = f"{NAME} \"' onload=alert(2) & </title></td><script>alert(3)</script> | `
 LATEX = r"}\input{secret} \write18{x}%"
 
 
-@pytest.fixture
-def hostile(little: Path) -> RequestedExperiment:
+@pytest.fixture(scope="module")
+def hostile(little_files: Path, tmp_path_factory: pytest.TempPathFactory) -> RequestedExperiment:
     """An experiment with results in whose files every free text, and every name of a layout, contains markup."""
+    little = Path(shutil.copytree(little_files, tmp_path_factory.mktemp("hostile") / "little"))
     file = little / "little.yaml"
     experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
     experiment["description"] = TEXT
@@ -48,9 +50,9 @@ def hostile(little: Path) -> RequestedExperiment:
     return RequestedExperiment(str(file), little / "results")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rendered(hostile: RequestedExperiment) -> list[Path]:
-    """All files of the report."""
+    """All files of the report, which tests only read."""
     kinds = (Tables(hostile), Figures(hostile))
     files = [file for kind in kinds for name in kind.names() for file in kind.render(name)]
     return [*files, render_page(hostile)]

@@ -25,6 +25,7 @@ from bench.experiments.results import METRICS, PARTITION, ResultPaths
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 from tests.places import MINI
+from tests.tiers import thorough
 
 QUICK = RequestedExperiment("quick", Path("results"))
 BELOW = ResultPaths(Path())
@@ -135,6 +136,7 @@ def test_narrow_figures_are_narrow_on_the_page(realistic: Tidy) -> None:
     assert Figures(requested).on_page("labels").share == 1
 
 
+@thorough
 def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
     requested = RequestedExperiment("quick", realistic.results)
     for name in Tables(requested).names():

@@ -16,8 +16,6 @@ from analysis.layouts.layout import layout_names
 from analysis.measures.convergence import FinalValue
 from analysis.published.numbers import papers
 from analysis.published.transcript import silent_differences
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
 from analysis.tables import reproduction
 from analysis.tables.fairness import DEPARTS, FAIR, Fairness, fairness
 from analysis.tables.layout import Block, Column, load_table
@@ -30,8 +28,10 @@ from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.papers import requested, tables
 from tests.analysis.tables.tables_by_hand import ACCURACY
 from tests.analysis.tables.tables_by_hand import layout as table_layout
+from tests.tiers import thorough
 
 pytestmark = pytest.mark.long
 
@@ -40,8 +40,7 @@ REPRODUCED = Entry(50.0, 1.0, 3, by_seed=((0, 49.0), (1, 50.0), (2, 51.0)))
 
 def judged(paper: str, name: str, experiment: Experiment) -> Table:
     """A table of a paper, judged as runs of an experiment; all entries have values, where the experiment has cells."""
-    tables = Tables(RequestedExperiment(paper, Path("nowhere")))
-    layout = tables.layout(name)
+    layout = tables(paper).layout(name)
 
     def entry(block: Block, method: str, column: Column) -> Entry:
         can_run = layout.has(block, method, column, experiment)
@@ -51,7 +50,7 @@ def judged(paper: str, name: str, experiment: Experiment) -> Table:
         tuple(tuple(entry(block, method, column) for column in layout.columns) for method in layout.methods)
         for block in layout.blocks
     )
-    table = Table(name, layout, layout.methods, entries, Caption("T", ""), quotations=tables._quotations(layout))
+    table = Table(name, layout, layout.methods, entries, Caption("T", ""), quotations=tables(paper)._quotations(layout))
     return with_published(table, experiment, paper)
 
 
@@ -66,19 +65,21 @@ def printed_entries(table: Table) -> list[tuple[str, Entry, PublishedEntry]]:
     ]
 
 
-@pytest.mark.parametrize("paper", papers())
+PAPERS = [pytest.param(paper, marks=[thorough] if place > 1 else []) for place, paper in enumerate(papers())]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
 def test_the_papers_own_experiments_are_judged(paper: str) -> None:
     """No setting departs from what the paper states, and each column has the evaluations that it needs."""
-    experiment = load_experiment(paper)
-    tables = [name for name in layout_names(paper, "tables") if load_table(paper, name).published]
-    found = [(name, *one) for name in tables for one in printed_entries(judged(paper, name, experiment))]
+    experiment = requested(paper).experiment
+    names = [name for name in layout_names(paper, "tables") if load_table(paper, name).published]
+    found = [(name, *one) for name in names for one in printed_entries(judged(paper, name, experiment))]
     assert any(entry.mean is not None for _, _, entry, _ in found)
     assert {(name, method, printed.fairness) for name, method, _, printed in found if printed.fairness != FAIR} == set()
 
 
 def test_runs_on_an_incomplete_data_set_are_not_judged() -> None:
-    tables = Tables(RequestedExperiment("fedgf", Path("nowhere")))
-    layout = tables.layout("2")
+    layout = tables("fedgf").layout("2")
     columns = (replace(REPRODUCED, incomplete=True), *[REPRODUCED] * (len(layout.columns) - 1))
     entries = tuple(tuple(columns for _ in layout.methods) for _ in layout.blocks)
     table = with_published(Table("2", layout, layout.methods, entries, Caption("T", "")), FEDGF, "fedgf")
@@ -104,7 +105,7 @@ def test_entries_know_from_the_metrics_which_runs_lacked_images(tmp_path: Path, 
 
 
 def test_cyclic_rates_without_averaging_are_compared_with_their_printed_numbers() -> None:
-    table = judged("fedsam_caldarola", "14", load_experiment("fedsam_caldarola"))
+    table = judged("fedsam_caldarola", "14", requested("fedsam_caldarola").experiment)
     cyclic = [entry for method, entry, _ in printed_entries(table) if method.endswith(".cyclic")]
     assert len(cyclic) == 52
     assert all(entry.mean is not None for entry in cyclic)
@@ -165,7 +166,7 @@ def test_counts_of_another_number_of_rounds_are_not_judged() -> None:
 
 
 CELL = CellAddress.of("cifar100/lda-0/5-of-100/fedgf")
-FEDGF = load_experiment("fedgf")
+FEDGF = requested("fedgf").experiment
 LAST, LAST_100 = FinalValue(), FinalValue(rule="mean_last_n", n=100)
 TARGET = {"metric": "rounds_to_target", "target": 30}
 AT = {"dataset": "cifar100", "partition": "lda-0", "participation": "5-of-100"}
@@ -177,7 +178,7 @@ READ = [(name, CellAddress.of(path)) for name, path in (
 
 @pytest.mark.parametrize(("name", "cell"), READ, ids=[name for name, _ in READ])
 def test_a_reading_is_free_only_in_the_keys_that_it_names(name: str, cell: CellAddress) -> None:
-    layout = Tables(RequestedExperiment("fedgf", Path("nowhere"))).layout(name)
+    layout = tables("fedgf").layout(name)
     column = next(one for one in layout.columns if one.reading is not None)
     planted = load_experiment("fedgf", {"training.batch_size": 100})
 
@@ -193,7 +194,7 @@ def test_a_reading_is_free_only_in_the_keys_that_it_names(name: str, cell: CellA
 
 
 def test_a_key_of_a_reading_has_the_value_of_the_papers_experiment() -> None:
-    layout = Tables(RequestedExperiment("fedgf", Path("nowhere"))).layout("1")
+    layout = tables("fedgf").layout("1")
     column, reading = next((one, one.reading) for one in layout.columns if one.reading is not None)
     departs = reading.model_copy(update={"departs": ("partition.alpha", "training.batch_size")})
     cell, shown = READ[0][1], column.model_copy(update={"reading": departs})
@@ -219,7 +220,7 @@ def test_readings_are_counted_apart_from_the_papers_own_setting(
     paper: str, name: str, group: str, of_runs: str
 ) -> None:
     """The same table without these columns has the same counts, and the foot of the whole table has one line more."""
-    experiment = load_experiment(paper)
+    experiment = requested(paper).experiment
     table = judged(paper, name, experiment)
     own = [c for c, column in enumerate(table.layout.columns) if column.reading is None]
     layout = table.layout.model_copy(update={"columns": tuple(table.layout.columns[c] for c in own)})
@@ -260,7 +261,7 @@ def test_a_reading_with_an_unknown_key_is_one_line() -> None:
 
 
 def test_qus_two_stems_differ_in_nothing_else() -> None:
-    experiment = load_experiment("fedsam_qu")
+    experiment = requested("fedsam_qu").experiment
     for data, method in itertools.product(("cifar10", "cifar100"), ("fedavg", "fedsam")):
         place = f"dirichlet-0.6/bernoulli-0.2-of-100/{method}"
         own, other = (experiment.cell(f"{part}/{place}").runs[0] for part in (data, f"{data}_cifar_stem"))
@@ -316,7 +317,7 @@ def test_what_the_paper_does_not_state_is_judged_and_named() -> None:
 
 
 def test_essential_settings_are_those_of_the_papers_own_experiment_where_the_paper_is_silent() -> None:
-    changed, own = load_experiment("fedsam_qu", {"training.rounds": 5}), load_experiment("fedsam_qu")
+    changed, own = load_experiment("fedsam_qu", {"training.rounds": 5}), requested("fedsam_qu").experiment
     cell = CellAddress.of("cifar10/iid/bernoulli-0.2-of-100/fedavg")
     column = Column.parse({"header": "A", "metric": "test_accuracy"})
     found = fairness("fedsam_qu", [cell], changed, own, column, LAST)
@@ -365,7 +366,7 @@ def test_the_evaluation_is_free_where_the_column_needs_no_more(
 @pytest.mark.parametrize("paper", papers())
 def test_a_reported_mean_covers_at_most_half_of_a_run(paper: str) -> None:
     """A mean over all evaluations would contain the first epoch of a centralised run."""
-    experiment = load_experiment(paper)
+    experiment = requested(paper).experiment
     for name in layout_names(paper, "tables"):
         layout = load_table(paper, name)
         finals = layout.final_values(experiment)

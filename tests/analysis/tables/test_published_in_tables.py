@@ -10,6 +10,7 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables.layout import load_table
 from analysis.tables.published_keys import of_entry
+from tests.analysis.papers import requested, tables
 from tests.analysis.published.published_counts import ROWS
 
 ABSENT = {
@@ -23,7 +24,7 @@ DEVIATIONS = {("fedgf", "9"): 36, **{("fedsam_qu", table): 42 for table in ("1",
 
 @pytest.mark.parametrize(("paper", "name"), [(paper, name) for paper, names in ROWS.items() for name in names])
 def test_every_published_number_is_met_once_or_listed_as_absent(paper: str, name: str) -> None:
-    layout, experiment = load_table(paper, name), RequestedExperiment(paper, Path("none")).experiment
+    layout, experiment = load_table(paper, name), requested(paper).experiment
     numbers = published(paper)
     of_table = numbers[numbers["table"] == layout.published]
     met: Counter[int] = Counter()
@@ -46,7 +47,7 @@ def test_every_published_table_has_a_layout() -> None:
     for paper in papers():
         numbers = published(paper)
         assert set(numbers["table"]) == {load_table(paper, name).published for name in ROWS[paper]}
-        names = Tables(RequestedExperiment(paper, Path("none"))).names()
+        names = tables(paper).names()
         assert [name for name in names if name not in READINGS[paper]] == list(ROWS[paper])
 
 
@@ -56,7 +57,7 @@ READINGS = {**dict.fromkeys(papers(), ()), "fedlesam": ("3_windows",), "fedsam_c
 
 @pytest.mark.parametrize(("paper", "name"), [(paper, name) for paper, names in READINGS.items() for name in names])
 def test_a_table_of_a_reading_meets_numbers_of_another_table(paper: str, name: str) -> None:
-    layout, experiment = load_table(paper, name), RequestedExperiment(paper, Path("none")).experiment
+    layout, experiment = load_table(paper, name), requested(paper).experiment
     numbers = published(paper)
     assert all(column.reading is not None for column in layout.columns)
     for block in layout.blocks:
@@ -68,26 +69,26 @@ def test_a_table_of_a_reading_meets_numbers_of_another_table(paper: str, name: s
 @pytest.mark.parametrize("paper", papers())
 @pytest.mark.parametrize("scale", ["paper", "smoke"])
 def test_every_table_resolves(paper: str, scale: str) -> None:
-    requested = RequestedExperiment(paper, Path("none"), {"scale": scale})
-    for name in Tables(requested).names():
-        assert Tables(requested).inputs(name)
+    resolved = tables(paper) if scale == "paper" else Tables(RequestedExperiment(paper, Path("none"), {"scale": scale}))
+    for name in resolved.names():
+        assert resolved.inputs(name)
 
 
 @pytest.mark.parametrize("paper", papers())
 def test_no_two_methods_of_a_table_share_a_run(paper: str) -> None:
-    requested = RequestedExperiment(paper, Path("none"))
+    experiment = requested(paper).experiment
     identities: dict[str, str] = {}
     shared = []
-    for name in Tables(requested).names():
+    for name in tables(paper).names():
         layout = load_table(paper, name)
-        for setting in layout.settings(requested.experiment):
+        for setting in layout.settings(experiment):
             methods_of: dict[str, str] = {}
             for method in layout.methods:
                 path = f"{setting.path}/{method}"
-                if method not in requested.experiment.resolved_parts[setting.dataset].methods:
+                if method not in experiment.resolved_parts[setting.dataset].methods:
                     continue
                 if path not in identities:
-                    identities[path] = requested.experiment.cell(path).runs[0].identity
+                    identities[path] = experiment.cell(path).runs[0].identity
                 first = methods_of.setdefault(identities[path], method)
                 if first != method:
                     shared.append((setting.path, first, method))

@@ -1,0 +1,516 @@
+"""Every interval that a figure draws: centre, divisor and quantile, from the drawn lines, bands, bars and boxes.
+
+A module that draws intervals is found by the calls in its code; without a case here, its test fails.
+"""
+
+import ast
+import importlib.util
+import itertools
+import json
+import math
+import shutil
+import statistics
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure
+from scipy.special import stdtr
+from scipy.stats import kendalltau
+
+import analysis
+from analysis.comparison.report.figures import differences, ranks
+from analysis.comparison.study import figures as study_figures
+from analysis.comparison.study.levels import Clusters
+from analysis.comparison.study.study import EVERY, POOLED, Study
+from analysis.comparison.tuning import figures as tuning_figures
+from analysis.comparison.tuning.budget import Budget
+from analysis.comparison.tuning.gain import Gain
+from analysis.explorer.page import ASSETS
+from analysis.figures import draw as figures
+from analysis.figures.base import TEXT_WIDTH
+from analysis.figures.draw import KINDS
+from analysis.layouts.tidy import Tidy
+from analysis.provenance import reproduction_page
+from bench.experiments.address import CellAddress
+from bench.experiments.experiment import load_experiment
+from tests.analysis.comparison.frames import compared, runs
+from tests.analysis.comparison.study_frames import study_runs
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.explorer.frames_by_hand import SETTINGS, explorer, frames
+from tests.analysis.figures.drawings import EASY
+
+CALLS = {
+    "errorbar", "fill_between", "fill_betweenx", "hlines", "vlines", "boxplot", "bxp", "violinplot", "axhspan",
+    "axvspan", "xerr", "yerr",
+}  # fmt: skip
+"""Methods of Matplotlib's axes, and parameters, that draw intervals."""
+
+METHODS = ("fedavg", "fedsam")
+SEEDS = (1.0, 2.0, 6.0)
+"""The value of each seed: skewed, and so few that another divisor is seen."""
+
+T = {3: 4.302653, 4: 3.182446, 8: 2.364624}
+"""Student's 97.5 % quantile by the number of values, from a printed table."""
+
+Interval = tuple[float, float]
+
+
+class Code:
+    """The functions of the package by module and name, with what they call; and the modules' imports."""
+
+    def __init__(self) -> None:
+        root = Path(analysis.__file__).parent
+        files = {".".join(file.relative_to(root.parent).with_suffix("").parts): file for file in root.rglob("*.py")}
+        trees = {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in files.items()}
+        self.imports = {
+            module: {name.asname or name.name: (node.module, name.name) for node in ast.walk(tree)
+                     if isinstance(node, ast.ImportFrom) for name in node.names}
+            for module, tree in trees.items()
+        }  # fmt: skip
+        functions = {
+            (module, node.name): set(_called(node))
+            for module, tree in trees.items()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef)
+        }
+        self.direct = {place for place, names in functions.items() if names & CALLS}
+        self.drawing, self.used = set(self.direct), set[str]()
+        while more := {place for place, names in functions.items() if place not in self.drawing
+                       and any(self._is_drawing(place[0], name) for name in names)}:  # fmt: skip
+            self.drawing |= more
+        makes = {module for (module, _), names in functions.items() if "ReportFigure()" in names}
+        makes |= {layout.__module__ for layout in KINDS.values()}
+        self.figures = sorted({module for module, _ in self.drawing} & makes)
+
+    def _is_drawing(self, module: str, name: str) -> bool:
+        place = self.imports[module].get(name, (module, name))
+        if place not in self.drawing:
+            return False
+        self.used.add(place[0])
+        return True
+
+
+def _called(function: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            yield from (word.arg for word in node.keywords if word.arg is not None)
+            if isinstance(node.func, ast.Name):
+                yield f"{node.func.id}()"
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+CODE = Code()
+
+
+def drawn(figure: Figure) -> list[Interval]:
+    """The ends of all bars, boxes and whiskers, and of all bands at each of their places."""
+    return [one for axes in figure.get_axes() for one in drawn_in(axes)]
+
+
+def drawn_in(axes: Axes) -> Iterator[Interval]:
+    for part in axes.collections:
+        if isinstance(part, LineCollection):
+            for ends in filter(len, map(np.asarray, part.get_segments())):
+                along = ends[:, 0] if ends[0, 1] == ends[1, 1] else ends[:, 1]
+                if np.isfinite(along).all():
+                    yield along.min(), along.max()
+        elif isinstance(part, PolyCollection):
+            corners = part.get_paths()[0].vertices
+            for place in np.unique(corners[:, 0]):
+                at = corners[corners[:, 0] == place, 1]
+                yield at.min(), at.max()
+    lines = [line.get_xydata() for line in axes.lines]
+    boxes = [line for line in lines if len(line) == 5 and (line[0] == line[-1]).all()]
+    whiskers = [line for line in lines if boxes and len(line) == 2 and line[0, 1] == line[1, 1]]
+    for line in (*boxes, *whiskers):
+        yield line[:, 0].min(), line[:, 0].max()
+
+
+def deviation(values: Sequence[float]) -> Interval:
+    centre, spread = statistics.fmean(values), statistics.stdev(values)
+    return centre - spread, centre + spread
+
+
+def t_interval(values: Sequence[float]) -> Interval:
+    centre = statistics.fmean(values)
+    half = T[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
+    return centre - half, centre + half
+
+
+def times(factor: float, values: Iterable[float] = SEEDS) -> list[float]:
+    return [factor * value for value in values]
+
+
+Frame = Callable[[float], pd.DataFrame]
+"""A tidy file by the factor of its method and setting."""
+
+
+def by_seed(names: str, rows: Callable[[int, float], Iterable[tuple[Any, ...]]]) -> Frame:
+    """A tidy file from the rows of each seed with its value."""
+    columns = ["seed", *names.split()]
+
+    def frame(factor: float) -> pd.DataFrame:
+        found = [(seed, *row) for seed, value in enumerate(times(factor)) for row in rows(seed, value)]
+        return pd.DataFrame(found, columns=columns)
+
+    return frame
+
+
+class Figures:
+    """Draws a kind of figure from files of two methods in two settings, whose values are 1 and 1.5, and 2 and 3 times
+    those of the seeds."""
+
+    FACTORS = {(EASY, "fedavg"): 1.0, (EASY, "fedsam"): 1.5, (HARD, "fedavg"): 2.0, (HARD, "fedsam"): 3.0}  # noqa: RUF012
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+
+    def draw(self, kind: str, file: str, frame: Frame, **fields: Any) -> list[Interval]:
+        for (setting, method), factor in self.FACTORS.items():
+            write(self.results, CellAddress(setting, method), file, frame(factor))
+        layout = KINDS[kind]
+        places = [{"partition": one.partition, "participation": one.participation} for one in (EASY, HARD)]
+        place = {"panels": places} if "panels" in layout.model_fields else {"select": places[0]}
+        given = {"kind": kind, "title": "T", "caption": "C.", "methods": METHODS, **place, **fields}
+        tidy: Tidy = tidy_in(self.results, load_experiment("quick"))
+        return drawn(figures.draw(layout.parse(given), tidy))
+
+    def all(self, expected: Callable[[float], Iterable[Interval]], *, settings: int = 2) -> list[Interval]:
+        factors = list(self.FACTORS.values())[: 2 * settings]
+        return [one for factor in factors for one in expected(factor)]
+
+
+Case = Callable[[Figures], Iterator[tuple[Iterable[Interval], Iterable[Interval]]]]
+"""What a figure draws, and what it must draw."""
+
+
+def of_rounds(kind: str) -> Case:
+    def case(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+        for rounds, at in ((4, (2, 4)), (2, (2,))):  # a band, and the bars of single points
+            found = on.draw(
+                kind, "metrics", lambda f, r=rounds: metrics(times(5 * f), rounds=r), metric="test_accuracy"
+            )
+            yield found, on.all(lambda f, r=rounds, a=at: [deviation(times(5 * f * k / r)) for k in a])
+
+    return case
+
+
+def of_sweep(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    points = [{"x": k, "select": {"partition": place.partition}} for k, place in enumerate((EASY, HARD))]
+    panel = {"x": "k", "select": {"participation": "4-of-20"}, "points": points}
+    yield (
+        on.draw("sweep", "metrics", lambda f: metrics(times(5 * f)), panels=[panel]),
+        on.all(lambda f: [deviation(times(5 * f))]),
+    )
+
+
+def of_differences(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """FedSAM's values are those of FedAvg and a half of it more: by setting, and in the mean over both."""
+    found = on.draw("differences", "metrics", lambda f: metrics(times(5 * f)))
+    yield found, [t_interval(times(factor)) for factor in (2.5, 5, 3.75)]
+
+
+def of_costs(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    scales = {"transmissions_per_round": 1, "gradients_per_step": 2, "seconds_per_round": 3}
+    frame = by_seed("metric value", lambda _, value: [(name, k * value) for name, k in scales.items()])
+    found = on.draw("cost", "cost", frame, quantities=[*scales])
+    yield found, on.all(lambda f: [deviation(times(k * f)) for k in scales.values()], settings=1)
+
+
+def of_perturbation(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """Over all directions of all seeds; and that of the gradient over seeds."""
+    losses = by_seed(
+        "direction radius draw loss",
+        lambda _, value: [
+            (direction, radius, draw, 9 + radius * value + draw)
+            for direction, draws in (("random", 3), ("gradient", 1))
+            for radius in (1, 2)
+            for draw in range(draws)
+        ],
+    )
+    for direction, draws in (("random", 3), ("gradient", 1)):
+        found = on.draw("perturbation", "perturbation", losses, direction=direction)
+        yield (
+            found,
+            on.all(
+                lambda f, n=draws: [
+                    deviation([9 + radius * value + draw for value in times(f) for draw in range(n)])
+                    for radius in (1, 2)
+                ]
+            ),
+        )
+
+
+def of_sharpness(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    frame = by_seed("radius sharpness first_order", lambda _, value: [(r, r * value, value) for r in (1, 2)])
+    found = on.draw("sharpness", "sharpness", frame)
+    yield found, on.all(lambda f: [deviation(times(r * f)) for r in (1, 2)])
+
+
+def of_drift(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    frame = by_seed(
+        "round perturbation_drift cosine local_norm gradient_norm sharpness",
+        lambda _, value: [(r, 0.02 * r * value, 0.0, 0.1, 1.0, r * value) for r in (1, 2, 3)],
+    )
+    found = on.draw("drift", "drift", frame)
+    yield found, on.all(lambda f: [deviation(times(k * r * f)) for k in (0.02, 1) for r in (1, 2, 3)], settings=1)
+
+
+def of_interpolation(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    frame = by_seed(
+        "t data loss error",
+        lambda _, value: [(t, part, 2 + t * value, 3 + t * value) for t in (1, 2) for part in ("train", "test")],
+    )
+    found = on.draw("interpolation", "interpolation", frame)
+    expected = on.all(
+        lambda f: [deviation([k + t * value for value in times(f)]) for k in (2, 3) for t in (1, 2)], settings=1
+    )
+    yield found, [(max(0.0, low), high) for low, high in expected]
+
+
+def of_eigenvalues(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    frame = by_seed("metric index value residual", lambda _, value: [("eigenvalue", i, value / i, 0.0) for i in (1, 2)])
+    found = on.draw("eigenvalues", "hessian", frame)
+    yield found, on.all(lambda f: [deviation(times(f / i)) for i in (1, 2)])
+
+
+def of_client_eigenvalues(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """Of 9 values from 1 to 9, the quartiles are the third and the seventh."""
+    frame = by_seed(
+        "round client lambda_max residual",
+        lambda seed, value: [
+            (r, c, r * (value / SEEDS[seed]) * (1 + 3 * seed + c), 0.0) for r in (1, 2) for c in range(3)
+        ],
+    )
+    found = on.draw("client_eigenvalues", "client_hessian", frame)
+    yield found, on.all(lambda f: [(3 * r * f, 7 * r * f) for r in (1, 2)])
+
+
+def of_clients(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """Of 21 values from 0 to 20, quartiles are 5 and 15; the whiskers reach from there to the percentiles, 1 and 19."""
+    frame = by_seed(
+        "metric client value",
+        lambda seed, value: [("client_test_accuracy", c, (value / SEEDS[seed]) * (7 * seed + c)) for c in range(7)],
+    )
+    found = on.draw("clients", "clients", frame)
+    yield found, on.all(lambda f: [(5 * f, 15 * f), (1 * f, 5 * f), (15 * f, 19 * f)])
+
+
+def of_corruptions(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """Lines: the deviation over seeds of the mean over corruptions; bars: that of each corruption."""
+    frame = by_seed(
+        "metric suite corruption severity value",
+        lambda _, value: [("accuracy", "s", name, level, 9 + level * k * value)
+                          for k, name in ((1, "blots"), (3, "haze")) for level in (1, 5)],
+    )  # fmt: skip
+    found = on.draw("corruptions", "corruptions", frame)
+    yield found, on.all(lambda f: [deviation([9 + 2 * s * v for v in times(f)]) for s in (1, 5)], settings=1)
+    found = on.draw("corruptions", "corruptions", frame, form="bars")
+    yield found, on.all(lambda f: [deviation([9 + 5 * k * v for v in times(f)]) for k in (1, 3)], settings=1)
+
+
+def of_density(on: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """The area below the density of the first seed, down to half the height of a single eigenvalue."""
+    frame = by_seed(
+        "metric eigenvalue value stderr",
+        lambda _, value: [("density", 1, value, 0.0), ("density", 2, 2 * value, 0.0),
+                          ("density_single", None, 0.1, None)],
+    )  # fmt: skip
+    yield on.draw("density", "spectrum", frame), on.all(lambda f: [(0.05, f), (0.05, 2 * f)])
+
+
+def of_paired_differences(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    rows = runs({"mine": 80.0, "one": 79.0, "two": 81.0}, seeds=8)
+    wide = rows.pivot(index=["partition", "participation", "seed"], columns="method", values="test_accuracy")
+    expected = []
+    for rival in ("one", "two"):
+        of_rival = wide["mine"] - wide[rival]
+        expected.append(t_interval(of_rival.groupby("seed").mean().tolist()))
+        expected += [t_interval(values.tolist()) for _, values in of_rival.groupby(["partition", "participation"])]
+    yield (drawn(differences.draw(compared(rows), TEXT_WIDTH).figure)), expected
+
+
+def of_ranks(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """One method is clearly the best one; the two others cannot be told apart."""
+    rows = runs({"mine": 95.0, "one": 80.0, "two": 80.0})
+    yield (drawn(ranks.draw_ranking(compared(rows), TEXT_WIDTH).figure)), [(1, 1), (2, 3), (2, 3)] * 4
+
+
+def of_tuning(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """Means of both variants, and gains, over all settings; means in each setting; and lines that join two means."""
+    untuned = runs({"one": 70.0, "two": 75.0}, seeds=8)
+    gains = 3 + 0.1 * untuned["seed"] ** 2 + (untuned["method"] == "one")
+    tuned = untuned.assign(variant="tuned", trials=16, test_accuracy=untuned["test_accuracy"] + gains)
+    tuned["identity"] += " tuned"
+    gain = Gain.of(pd.concat([untuned, tuned], ignore_index=True), "the runs")
+    over_all, in_settings = [], []
+    for (_, before), (_, after) in zip(untuned.groupby("method"), tuned.groupby("method"), strict=True):
+        of_both = [rows.groupby("seed")["test_accuracy"].mean() for rows in (before, after)]
+        over_all += [t_interval(values.tolist()) for values in (*of_both, of_both[1] - of_both[0])]
+        over_all.append((of_both[0].mean(), of_both[1].mean()))
+        for (_, here), (_, there) in zip(
+            before.groupby(["partition", "participation"]), after.groupby(["partition", "participation"]), strict=True
+        ):
+            means = [here["test_accuracy"].tolist(), there["test_accuracy"].tolist()]
+            in_settings += [*map(t_interval, means), (statistics.fmean(means[0]), statistics.fmean(means[1]))]
+    leaderboard, of_settings = (one.figure for one in tuning_figures.of_gain(gain, TEXT_WIDTH))
+    yield (drawn(leaderboard)), over_all
+    yield (drawn(of_settings)), in_settings
+
+
+def of_budgets(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """After two of 401 trials, `a` has any of the scores 1 to 400; `b` always has the same.
+
+    The range of 95 % is then from 10 to 390, with a standard error of 1.4 for 2,000 orders. τ is -1 or 1: the rarer
+    one occurs in 3.75 % of the orders, which is within 95 % of them, and would not be within 90 %.
+    """
+    for of_b, tau in ((15.5, (-1, 1)), (385.5, (-1, 1))):
+        scores = {"a": [0.0, *np.arange(1.0, 401)], "b": [of_b] * 401}
+        rows = [(method, number, score) for method, found in scores.items() for number, score in enumerate(found)]
+        trials = pd.DataFrame(rows, columns=["method", "trial", "score"]).assign(
+            experiment="mine", dataset="digits", partition="iid", participation="4-of-20", rounds=4, seed=1000,
+            validation=0.2, scored="validation accuracy", title="A",
+        )  # fmt: skip
+        curves, stability = (one.figure for one in tuning_figures.of_budget(Budget.of(trials), TEXT_WIDTH))
+        first, second = curves.get_axes()[:2]
+        bands = [list(drawn_in(axes)) for axes in (first, second)]
+        [of_a] = [band for band in bands if band[-1] == (400, 400)]
+        low, high = of_a[1]
+        yield [(round((low - 10) / 5), round((high - 390) / 5))], [(0, 0)]
+        yield [one for band in bands if band is not of_a for one in set(band)], [(of_b, of_b)]
+        yield (drawn(stability))[1:2], [tau]
+
+
+def of_study(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """Those of the frames; and these are percentiles of τ as SciPy computes it, of methods drawn with replacement."""
+    table = study_runs()
+    study = Study.of(table, "the runs", least=80.0)
+    for figure in study_figures.figures(study, TEXT_WIDTH):
+        has_intervals = figure.name.startswith("correlation")
+        yield drawn(figure.figure), figure.frame[["low", "high"]].dropna().to_numpy() if has_intervals else []
+
+    means = table.groupby(["partition", "participation", "method"], sort=False)[["lambda_max", "test_accuracy"]].mean()
+    settings = [values.to_numpy() for _, values in means.groupby(["partition", "participation"], sort=False)]
+    copies = Clusters.drawn(len(settings[0]), 1).methods.astype(int)
+    taus = [
+        statistics.fmean(kendalltau(*np.repeat(values, count, axis=0).T).statistic for values in settings)
+        for count in copies
+    ]
+    [row] = study.rows(
+        study.correlations,
+        runs=EVERY, result="test_accuracy", measure="lambda_max", level="between", setting=POOLED, given="",
+    ).to_dict("records")  # fmt: skip
+    first, *rest = taus
+    assert row["tau"] == pytest.approx(first)
+    yield [(row["low"], row["high"])], [np.sort(rest)[[25, 974]]]
+
+
+def of_single_runs(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """They have no deviation."""
+    rounds = np.arange(1, 51)
+    run = SimpleNamespace(label="one", regular_accuracies=pd.Series(7.0, pd.Index(rounds, name="round")))
+    expected = [(7.0, 7.0)] * (50 // reproduction_page.EVERY)
+    yield drawn(reproduction_page._curves([run]).figure), expected  # type: ignore[list-item]
+
+
+CASES: dict[str, Case] = {
+    "clients.clients": of_clients,
+    "clients.corruptions": of_corruptions,
+    "curvature.client_eigenvalues": of_client_eigenvalues,
+    "curvature.density": of_density,
+    "curvature.eigenvalues": of_eigenvalues,
+    "flatness.drift": of_drift,
+    "flatness.perturbation": of_perturbation,
+    "flatness.sharpness": of_sharpness,
+    "landscape.interpolation": of_interpolation,
+    "training.convergence": of_rounds("convergence"),
+    "training.cost": of_costs,
+    "training.curves": of_rounds("curves"),
+    "training.differences": of_differences,
+    "training.sweep": of_sweep,
+    "provenance.reproduction_page": of_single_runs,
+    "report.figures.differences": of_paired_differences,
+    "report.figures.ranks": of_ranks,
+    "study.figures": of_study,
+    "tuning.figures": lambda on: itertools.chain(of_tuning(on), of_budgets(on)),
+}
+"""By module, without the package of figures or comparisons."""
+
+
+def _short(module: str) -> str:
+    return module.removeprefix("analysis.").removeprefix("figures.").removeprefix("comparison.")
+
+
+@pytest.mark.parametrize("module", [_short(module) for module in CODE.figures])
+def test_a_figure_draws_the_intervals_of_its_values(module: str, tmp_path: Path) -> None:
+    assert module in CASES, f"no test knows which intervals the figures of {module} must draw"
+    for found, expected in CASES[module](Figures(tmp_path)):
+        both = [np.array(sorted(np.round(list(one), 9).tolist())) for one in (found, expected)]
+        np.testing.assert_allclose(*both, rtol=1e-5, atol=1e-8)
+
+
+def test_all_code_that_draws_intervals_belongs_to_a_figure() -> None:
+    assert {_short(module) for module in CODE.figures} == set(CASES)
+    assert {module for module, _ in CODE.direct} <= {*CODE.figures, *CODE.used}
+
+
+def test_the_quantiles_of_the_interactive_page() -> None:
+    """They are rounded to four decimals."""
+    quantiles = explorer().data()["quantiles"]
+    assert len(quantiles) == 99
+    found = [stdtr(df, [q - 6e-5, q + 6e-5]) for df, q in enumerate(quantiles, start=1)]
+    assert all(below < 0.975 < above for below, above in found)
+
+
+def _node() -> str | None:
+    """Node.js, or that of the package playwright."""
+    found = importlib.util.find_spec("playwright")
+    own = Path(str(found.origin)).parent / "driver" / "node" if found else None
+    return shutil.which("node") or (str(own) if own and own.is_file() else None)
+
+
+BANDS = """
+globalThis.document = {
+  getElementById: () => ({ textContent: PAGE }), documentElement: { dataset: { theme: "light" } },
+};
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => "" });
+globalThis.valueText = String;
+SCRIPTS
+const found = {};
+for (const entry of ENTRIES) {
+  state.pinned.add(entry.key);
+  found[entry.key] = ["deviation", "interval"].map((kind) => {
+    state.spread = kind;
+    const [low, high] = curveTraces(entry);
+    return [low.y, high.y];
+  });
+}
+console.log(JSON.stringify(found));
+"""
+"""Prints the edges of the bands of all methods in the first setting: deviations, and intervals."""
+
+
+@pytest.mark.skipif(_node() is None, reason="needs Node.js, such as that of the package playwright")
+def test_the_intervals_of_the_interactive_page() -> None:
+    """Of the values on the page, which have four digits."""
+    names = ("statistics.js", "data.js", "state.js", "marks.js", "charts.js", "curves.js")
+    scripts = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+    script = BANDS.replace("PAGE", json.dumps(json.dumps(explorer().data()))).replace("SCRIPTS", scripts)
+    done = subprocess.run([str(_node()), "-"], input=script, capture_output=True, text=True, check=True)
+    _, curves = frames()
+    curves = curves[(curves["partition"] == SETTINGS[0][1]) & (curves["variant"] == "tuned")]
+    for method, rows in curves.groupby("method"):
+        values = [of_round.tolist() for _, of_round in rows.groupby("round")["test_accuracy"]]
+        for shown, interval in zip(json.loads(done.stdout)[f"{method} tuned"], (deviation, t_interval), strict=True):
+            np.testing.assert_allclose(np.transpose(shown), list(map(interval, values)), atol=0.03)
