@@ -28,6 +28,9 @@ CHECKPOINTS = ("checkpoint.safetensors", "checkpoint.older.safetensors")
 AGAIN = "write it again"
 """The end of the message about a damaged file whose reader knows no command that writes it."""
 
+OF_ANOTHER_RUN = "belongs to another run"
+"""What is wrong with a file of another configuration or seed, for messages."""
+
 _GLOBAL = "global"
 REPEATED = "repeated"
 """The entry of a state's description that lists tensors which are not in its file, with the places of equal ones."""
@@ -67,6 +70,8 @@ def load_state(path: Path, device: torch.device, remedy: str = AGAIN) -> tuple[F
         places = {name: (str(where), str(there)) for name, (where, there) in about.pop(REPEATED, {}).items()}
         for other in sorted({where for where, _ in places.values()}):
             with open_tensors(path.with_name(Path(other).name), remedy) as earlier:
+                if json.loads(earlier.metadata["about"]).get("identity") != about.get("identity"):
+                    raise ValueError(f"it {OF_ANOTHER_RUN}")
                 here = {there: earlier.read(there, device) for where, there in places.values() if where == other}
             others |= {name: here[there] for name, (where, there) in places.items() if where == other}
         for name, v in sorted(others.items()):
@@ -86,8 +91,8 @@ def save_models(path: Path, models: Mapping[int, Tensor], w_global: Tensor, abou
 class Models(Mapping[int, Tensor]):
     """Clients' models `[P]` in a file, in the order of the clients' ids; each is read when it is accessed.
 
-    `w_global` is the global model that the server computed from them. A `DamagedFileError` with the `remedy` if the
-    file is missing or damaged.
+    `w_global` is the global model that the server computed from them, `about` the description. A `DamagedFileError`
+    with the `remedy` if the file is missing or damaged.
     """
 
     def __init__(self, path: Path, device: torch.device, remedy: str = AGAIN) -> None:
@@ -95,6 +100,7 @@ class Models(Mapping[int, Tensor]):
         with open_tensors(path, remedy) as file:
             self._clients = sorted(int(name) for name in file.names if name != _GLOBAL)
             self.w_global = _model(file, device)
+            self.about: dict[str, Any] = json.loads(file.metadata["about"])
 
     def __getitem__(self, client: int) -> Tensor:
         if client not in self._clients:

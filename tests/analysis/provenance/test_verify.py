@@ -17,9 +17,9 @@ from PIL import Image
 
 from analysis.provenance.verdict import Verdict
 from analysis.provenance.verify import find, verify_run
+from bench.code import trusted_code
 from bench.data.partitions.base import partition_hash
 from bench.engine.checkpoint import load_state, save_state
-from bench.experiments import trusted_code
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
