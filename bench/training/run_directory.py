@@ -15,6 +15,7 @@ run.log
 import functools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -216,12 +217,9 @@ class RunDirectory:
         return self._state(file, finished_rounds, device)
 
     def _state(self, file: Path, finished_rounds: int, device: torch.device) -> FederationState:
-        state, about = load_state(file, device, self.remedy)
-        with damage_in_one_line(file, self.remedy):
-            self.check_belongs(about, finished_rounds)
-        return state
+        return load_state(file, device, self.remedy, partial(self.check_belongs, finished_rounds))[0]
 
-    def check_belongs(self, about: Mapping[str, Any], finished_rounds: int) -> None:
+    def check_belongs(self, finished_rounds: int, about: Mapping[str, Any]) -> None:
         """A ValueError if models with this description are not of this run, or not of the state after these rounds."""
         if about.get("identity", self.identity) != self.identity:  # earlier versions did not record it
             raise ValueError(f"it {OF_ANOTHER_RUN}")
@@ -237,10 +235,7 @@ class RunDirectory:
         if not file.is_file():
             saved = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"
             raise UserError(f"'{self.path}' has no saved local models of round {finished_rounds} (saved: {saved})")
-        models = Models(file, device, self.remedy)
-        with damage_in_one_line(file, self.remedy):
-            self.check_belongs(models.about, finished_rounds)
-        return models
+        return Models(file, device, self.remedy, partial(self.check_belongs, finished_rounds))
 
 
 def train_again(run: Path) -> str:

@@ -81,7 +81,7 @@ def _read_models(run: RunDirectory, file: Path) -> None:
     """Read all tensors of a file; a `DamagedFileError` if it is not of this run, or not of the round in its name."""
     with open_tensors(file, run.remedy) as tensors:
         _, _, number = file.stem.partition("-")
-        run.check_belongs(json.loads(tensors.metadata["about"]), int(number) if number else len(run.metrics()))
+        run.check_belongs(int(number) if number else len(run.metrics()), json.loads(tensors.metadata["about"]))
         for name in tensors.names:
             tensors.read(name, CPU)
 
