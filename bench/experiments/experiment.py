@@ -294,7 +294,7 @@ def load_experiment(name: str, overrides: Mapping[str, Any] | None = None, *, st
     try:
         data, swept = expanded(resolved_file(name, parsed))
         if stored:
-            require_trusted_names(data, f"a command that names this experiment, such as: fedflat plan {name}")
+            require_trusted_names(data, f"a command that is given this experiment, such as: fedflat summary {name}")
         else:
             trust_named(data)
     except UntrustedCodeError:

@@ -17,6 +17,7 @@ import torch
 
 import fedflat
 from analysis.analyses import ANALYSES
+from analysis.comparison.tuning.source import TuningSource
 from analysis.provenance.archive import unpack, write_archive
 from analysis.provenance.verify import verify_run
 from bench.code import trusted_code
@@ -459,29 +460,23 @@ def test_no_pickles_are_read():
 # Stored experiments, and modules that code imports
 
 
-def test_a_stored_search_executes_no_code(received, made_elsewhere):
-    """results/tuning/EXPERIMENT/tuned.yaml, which Snakemake and the report on tuning read, may be somebody else's."""
-    tuned = ResultPaths(Path("results")).tuned("quick")
-    tuned.parent.mkdir(parents=True, exist_ok=True)
-    tuned.write_text(
-        f"name: quick_tuned\nextends: quick\nmethods: {{mine: {{file: {received}/evil_method.py}}}}\n", encoding="utf-8"
-    )
-    config = ["--config", "rounds=1", "seeds=[0]"]
-    tried_commands = (
-        ["fedflat", "tuning-report", "quick", "--runs", *SET],
-        ["snakemake", "--cores", "1", "--dry-run", "quick_tuned_runs", *config],
-        ["snakemake", "--cores", "1", "--dry-run", "quick_table_accuracy", *config],
-    )
-    try:
-        for words in tried_commands:
-            done = commands.run(words)
-            assert executed(received) == [], words
-            assert "Traceback" not in done.stderr, done
-        with pytest.raises(UserError, match=r"evil_method.py' is code that no experiment here has named.*fedflat plan"):
-            load_experiment(str(tuned), stored=True)
-    finally:
-        tuned.unlink()
+def test_a_stored_search_executes_no_code(received):
+    """Snakemake and the report on tuning read results/tuning/EXPERIMENT/tuned.yaml, which may be somebody else's."""
+    tuned = ResultPaths(Path("new")).tuned("quick")
+    tuned.parent.mkdir(parents=True)
+    method = f"mine: {{file: {received}/evil_method.py, hyperparameters: {{rho: 0.1}}}}"
+    tuned.write_text(f"name: quick_tuned\nextends: quick\nmethods: {{{method}}}\n", encoding="utf-8")
+    table = ResultPaths(Path("new")).metrics("quick_tuned", f"{SETTING}/mine")
+    done = commands.run(["snakemake", "--cores", "1", "--dry-run", str(table), "--config", "results=new"])
+    assert done.returncode == 2, done
+    assert "evil_method.py' is code that no experiment here has named: read it, and allow it with a comm" in done.stderr
+    source = TuningSource("quick", Path("new"), {}, from_runs=True)
+    with pytest.raises(UserError, match="is code that no experiment here has named"):
+        _ = source.tuned_experiment.experiment
     assert executed(received) == []
+    commands.fedflat("summary", tuned)  # the user names the experiment
+    assert executed(received) == ["evil_method.py.executed"]
+    assert source.tuned_experiment.experiment.name == "quick_tuned"
 
 
 def test_stored_baselines_name_no_code(received):
