@@ -28,7 +28,7 @@ def found(module: str) -> ModuleSpec | None:
     top, *below = module.split(".")
     importlib.invalidate_caches()
     try:
-        spec = importlib.util.find_spec(top) or PathFinder.find_spec(top, [str(Path.cwd())])
+        spec = importlib.util.find_spec(top) or _in(_current_folder(), top)
     except (ImportError, ValueError):  # such as an empty name
         return None
     name = top
@@ -63,7 +63,20 @@ def place(name: str) -> Path | None:
 def is_of_current_folder(name: str) -> bool:
     """Whether a package or module of the highest level is one of the user in the current folder."""
     there = place(name)
-    return there is not None and there.parent == Path.cwd().resolve()
+    return there is not None and there.parent == _current_folder()
+
+
+def _current_folder() -> Path | None:
+    """None: it was deleted."""
+    try:
+        return Path.cwd().resolve()
+    except OSError:
+        return None
+
+
+def _in(folder: Path | None, name: str) -> ModuleSpec | None:
+    """Where a package or module of the highest level is in a folder."""
+    return None if folder is None else PathFinder.find_spec(name, [str(folder)])
 
 
 @contextmanager
@@ -85,7 +98,7 @@ class _Finder(MetaPathFinder):
     """Finds modules as all other finders do, and checks those of the current folder."""
 
     def __init__(self, *, importable: bool) -> None:
-        self._folder = Path.cwd().resolve()
+        self._folder = _current_folder()
         self._importable = importable
 
     def find_spec(
@@ -98,11 +111,11 @@ class _Finder(MetaPathFinder):
         others = (finder for finder in sys.meta_path if not isinstance(finder, _Finder))
         spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
         if spec is None and path is None and self._importable:
-            spec = PathFinder.find_spec(fullname, [str(self._folder)])
+            spec = _in(self._folder, fullname)
         if spec is None or not spec.has_location or spec.origin is None:
             return spec
-        file = Path(spec.origin).resolve()
-        if not self._has(file, top):
+        file = Path(spec.origin)
+        if not (self._has(file.absolute(), top) or self._has(file.resolve(), top)):  # a link may lead out of the folder
             return spec
         if isinstance(spec.loader, SourceFileLoader):
             spec.loader = _CheckedLoader(fullname, spec.origin)
@@ -112,8 +125,9 @@ class _Finder(MetaPathFinder):
 
     def _has(self, file: Path, top: str) -> bool:
         """Whether a file belongs to the module or package `top` of the current folder."""
-        is_inside = file.is_relative_to(self._folder) and not _INSTALLED & set(file.parts)
-        return is_inside and file.relative_to(self._folder).parts[0].partition(".")[0] == top
+        if self._folder is None or not file.is_relative_to(self._folder) or _INSTALLED & set(file.parts):
+            return False
+        return file.relative_to(self._folder).parts[0].partition(".")[0] == top
 
 
 class _CheckedLoader(SourceFileLoader):

@@ -113,14 +113,18 @@ def test_trust_includes_what_is_imported_from_the_current_folder(folder):
 
 
 @pytest.mark.parametrize("name", ["helper.py", "helper/__init__.py", "helper/part.py"])
+@pytest.mark.parametrize("is_link", [False, True])
 @pytest.mark.parametrize("on_path", [False, True])
-def test_trusted_code_imports_no_untrusted_module_of_the_current_folder(name, on_path, folder, monkeypatch):
+def test_trusted_code_imports_no_untrusted_module_of_the_current_folder(name, on_path, is_link, folder, monkeypatch):
     """Also if Python's path has that folder, as in a notebook."""
     source = b"import helper.part\n" if name == "helper/part.py" else b"import helper\n"
     trust(source)
     if name == "helper/part.py":
         trust(written(folder / "helper" / "__init__.py", "").read_bytes())
     written(folder / name)
+    if is_link:
+        (folder / name).rename(folder.parent / "real.py")
+        (folder / name).symlink_to(folder.parent / "real.py")
     if on_path:
         monkeypatch.syspath_prepend(str(folder))
     with (
@@ -128,7 +132,7 @@ def test_trusted_code_imports_no_untrusted_module_of_the_current_folder(name, on
         pytest.raises(UserError, match=r"fails in line 1: the module '.*' is code that no experiment here has named"),
     ):
         run_file(Path("net.py"), source, "model file")
-    assert executed(folder) == []
+    assert executed(folder.parent) == []
     sys.modules.pop("helper", None)
 
 
