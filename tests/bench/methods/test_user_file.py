@@ -71,6 +71,7 @@ def own(tmp_path: Path) -> Path:
 def written(folder: Path, source: str = SOURCE) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "my_method.py").write_text(source, encoding="utf-8")
+    trust_file(folder / "my_method.py", user_file.KIND)
     (folder / "experiments.yaml").write_text(EXPERIMENT, encoding="utf-8")
     return folder
 
