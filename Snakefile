@@ -25,6 +25,8 @@ gc.disable()  # imports leave no garbage, and the search for it takes a fifth of
 from snakemake.executors import local
 
 from analysis.planning.demands import JOB_THREADS
+from analysis.planning.given_config import check_numbers
+from analysis.planning.left_locks import begin_work
 from analysis.planning.workflow import Workflow, one_line_errors
 from fedflat.command_server import CommandServer
 from fedflat.job_lines import print_job_lines
@@ -42,8 +44,11 @@ configfile: f"{workflow.basedir}/config/config.yaml"
 
 fedflat = CommandServer()  # before torch looks for a GPU, which a fork then could not use
 SUBMITTED = workflow.remote_exec  # this process runs jobs that another one has submitted to a cluster
+if not SUBMITTED:
+    begin_work(Path(".snakemake"))
 SUBMITS = workflow.nodes is not None and not SUBMITTED
 CORES = workflow.resource_settings.max_threads or JOB_THREADS if SUBMITS or SUBMITTED else workflow.cores
+one_line_errors(check_numbers)(workflow.config_settings.config_args, workflow.configfiles)
 FLOW = one_line_errors(Workflow.of)(config, CORES, submits=SUBMITS, checks=not SUBMITTED)
 if SUBMITTED:
     # Jobs of a group share this process and its command server, as local jobs do with --force-use-threads, which

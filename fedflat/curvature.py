@@ -17,7 +17,7 @@ from analysis.measures.flatness import sharpness as measured_sharpness
 from analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
 from bench.engine.objective import Objective
 from bench.engine.own_tensors import OwnSamples, check_model, own_batches
-from bench.input.bounds import check_count
+from bench.input.bounds import check_count, check_flag
 from bench.input.errors import UserError
 from bench.models.network import has_buffers
 from bench.numerics.streams import torch_stream
@@ -107,6 +107,7 @@ def surface(
     """
     check_count("points", points)
     _check_lengths({"extent": extent})
+    check_flag("orthogonal", orthogonal)
     grid = Grid((symmetric_axis(float(extent), points),) * 2)
     if biases not in ("zero", "normalised"):
         raise UserError(f"biases = {biases!r} (allowed: zero, normalised)")

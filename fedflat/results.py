@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from analysis.report.requested import RequestedExperiment
 from bench.data.root import data_root
 from bench.engine.objective import Objective
+from bench.experiments.stored_config import trust_code
+from bench.input.bounds import check_flag
 from bench.input.errors import UserError, unknown
 from bench.methods.common.buffers import BUFFERS
 from bench.models import build_model
-from bench.training.run_directory import RunDirectory, finished_run, trust_code
+from bench.training.run_directory import RunDirectory, finished_run
 from bench.training.run_setup import load_dataset
 
 Overrides = Mapping[str, Any]
@@ -57,6 +59,7 @@ def load_run(path: str | Path, *, trust: bool = False) -> Run:
     >>> bool(abs(100 * accuracy - run.metrics()["test_accuracy"].iloc[-1]) < 1e-3)
     True
     """
+    check_flag("trust", trust)
     if trust:
         trust_code(Path(path))
     return Run(Path(path))

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.code.modules import checked_imports
+from bench.code.named_code import trust_file
+from bench.code.user_code import failure, run_file
 from bench.experiments.run_config import RunConfig
 from bench.input.content import expanded, read_own
 from bench.input.errors import UserError, unknown
-from bench.input.user_code import current_folder_importable, failure, run_file
 
 OnRound = Callable[[dict[str, float]], object]
 """Receives the measurements of a round by name, `round` (from 1) among them."""
@@ -57,9 +59,9 @@ class RunLogs:
         if not place.endswith(".py") or not function:
             raise UserError(f"unknown logger '{reference}' (allowed: {TENSORBOARD}, path/to/file.py:function)")
         self._file = expanded(place, f"the path of the {KIND}")
-        source = read_own(self._file, KIND)
-        with current_folder_importable():
-            module = run_file(self._file, source, KIND)
+        trust_file(self._file, KIND)
+        with checked_imports(from_current_folder=True):
+            module = run_file(self._file, read_own(self._file, KIND), KIND)
         start = getattr(module, function, None)
         if not callable(start):
             functions = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]

@@ -29,7 +29,7 @@ from bench.engine.own_tensors import (
 from bench.engine.participation import Participation, active_clients
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
-from bench.input.bounds import MOST, check_count
+from bench.input.bounds import MOST, check_count, check_flag
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import literals
 from bench.methods.base import Method
@@ -152,6 +152,7 @@ def simulate(
     """
     check_model(model)
     check_count("evaluate_every", evaluate_every)
+    check_flag("keep_every_round", keep_every_round)
     steps = LocalSteps(local_steps, local_epochs, batch_size)
     settings = _settings(engine)
     built = _method(method, hyperparameters)

@@ -11,7 +11,7 @@ from tests.places import ROOT
 
 PACKAGES = ("bench", "analysis", "fedflat")
 ROOMS = (
-    "bench.input", "bench.files", "bench.host", "bench.numerics",
+    "bench.input", "bench.files", "bench.host", "bench.code", "bench.numerics",
     "bench.data", "bench.models", "bench.methods",
     "bench.engine", "bench.experiments", "bench.training", "bench.tuning",
     "analysis.measures", "analysis.analyses", "analysis.layouts", "analysis.published",

@@ -2,10 +2,12 @@
 
 import textwrap
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -53,6 +55,19 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # TrueType; many submission systems refuse type 3 fonts
     "savefig.dpi": 200,
 }
+
+
+@contextmanager
+def figure_style(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """In the block, figures have `STYLE` with these changes over matplotlib's own defaults.
+
+    A matplotlibrc of the user, or of the current folder, has no effect.
+    """
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE | dict(changes or {}))
+        yield
+
 
 LEGEND: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.4}
 DEVIATION = "± one sample standard deviation"

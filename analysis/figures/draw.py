@@ -5,14 +5,13 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 import analysis.figures
 from analysis.analyses import ANALYSES
-from analysis.figures.base import STYLE, FigureLayout
+from analysis.figures.base import STYLE, FigureLayout, figure_style
 from analysis.figures.notes import missing_note
 from analysis.layouts.captions import (
     Caption,
@@ -70,7 +69,7 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
         what = "partition" if layout.file == "partition" else f"{layout.file}.csv"
         where = f"no {what}{seed} of its cells under '{tidy.results}'"
         raise UserError(f"nothing to draw for '{layout.title}': {where}")
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         figure = layout.draw(tidy, frame)
         if tidy.experiment.scale != "paper":
             titles = ["Smoke scale: scikit-learn's digits", figure.get_suptitle()]
@@ -110,7 +109,7 @@ def _left_out(layout: FigureLayout, experiment: Experiment) -> str:
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write `stem`.png and `stem`.pdf; equal figures give equal bytes."""
     files = {extension: stem.with_name(f"{stem.name}.{extension}") for extension in IMAGES}
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         _settle(figure)
         for extension, file in files.items():
             with replacing(file) as temporary:

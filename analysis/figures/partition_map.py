@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import STYLE, TEXT_WIDTH, new_figure
+from analysis.figures.base import TEXT_WIDTH, figure_style, new_figure
 from analysis.figures.draw import save
 from analysis.figures.heatmap import body_height, body_width, draw_counts
 from analysis.layouts.titles import partition_title
@@ -34,7 +33,7 @@ def class_counts(labels: Labels, split: Sequence[Indices]) -> pd.DataFrame:
 def partition_map(labels: Labels, split: Sequence[Indices], title: str) -> Figure:
     """A heat map of `split`, the indices of each client's images, over the training set's `labels`."""
     counts = class_counts(labels, split)
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         figure, body = new_figure(body_width(counts, 1, TEXT_WIDTH), body_height(counts, 1))
         draw_counts(body, [counts], [title])
     return figure

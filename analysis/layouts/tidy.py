@@ -102,14 +102,14 @@ class Tidy:
         frames = []
         for cell in dict.fromkeys(cells):
             path = self.path(file, cell, seed)
-            if file == "partition" and not path.is_file():
-                path = self.paths.run(self.experiment.name, cell.path, seed) / PARTITION
-            if not path.is_file():
+            run = self.paths.run(self.experiment.name, cell.path, seed)
+            is_of_run = file == "partition" and not path.is_file() and (run / PARTITION).is_file()
+            if not path.is_file() and not is_of_run:
                 continue
             if file == "metrics":
                 evaluation = self.experiment.cell(cell.path).runs[0].evaluation
                 evaluation.require_test(f"a table or figure of experiment {self.experiment.name}")
-            frame = self._read(path, kind)
+            frame = RunDirectory(run).partition() if is_of_run else self._read(path, kind)
             if kind.per_seed:
                 frame = frame.assign(seed=seed)
             else:

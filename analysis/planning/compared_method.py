@@ -19,6 +19,7 @@ from analysis.comparison.run_table import ANALYSED
 from analysis.comparison.statistics.scores import LEAST_SEEDS
 from analysis.report.requested import RequestedExperiment
 from bench import __version__
+from bench.code.named_code import trust_file
 from bench.engine.method_costs import example
 from bench.experiments.files import experiment_names
 from bench.experiments.overrides import CONFIG_KEYS
@@ -28,7 +29,7 @@ from bench.files.atomic import write_text
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
 from bench.methods.catalog import CATALOG
-from bench.methods.user_file import recipe_from_file
+from bench.methods.user_file import KIND, recipe_from_file
 from bench.tuning.winners import SUFFIX
 
 COMPARED_KEYS = ("method", "grid")
@@ -118,7 +119,7 @@ class ComparedMethod:
         if not self.is_tuned:
             return self.experiment
         file = self.experiment.paths.tuned(self.name)
-        return RequestedExperiment(str(file), self.experiment.results, self.experiment.overrides)
+        return RequestedExperiment(str(file), self.experiment.results, self.experiment.overrides, stored=True)
 
     @property
     def judged_name(self) -> str:
@@ -173,6 +174,7 @@ def _entry(method: str, grid: str) -> tuple[str, dict[str, Any]]:
         if not Path(method).is_file():
             raise UserError(f"--config method={method}: there is no such file")
         file = Path(method).absolute()
+        trust_file(file, KIND)
         return label, {"file": str(file), "hyperparameters": example(recipe_from_file(file))}
     source, colon, label = method.rpartition(":")
     if colon:

@@ -130,7 +130,9 @@ class Workflow:
         compared = ComparedMethod.of(config, Path(results), overrides)
         known = named | requested | ({} if compared is None else {compared.name: compared.experiment})
         paths = ResultPaths(Path(results))
-        tuned = {name: RequestedExperiment(str(paths.tuned(name)), Path(results), overrides) for name in known}
+        tuned = {
+            name: RequestedExperiment(str(paths.tuned(name)), Path(results), overrides, stored=True) for name in known
+        }
         tuned_names = {scaled_name(f"{name}{SUFFIX}", scale, until): one for name, one in tuned.items()}
         return cls(
             paths, device, cores or 1, threads, replace == "true", overrides,

@@ -16,7 +16,6 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.engine.participation import active_clients
 from bench.experiments.address import CellAddress
-from bench.experiments.results import PARTITION
 from bench.training.run_directory import RunDirectory
 
 ACCURACY, DEVIATION = "1", "7"
@@ -84,8 +83,8 @@ class PrintedRun(NamedTuple):
     def classes(self) -> pd.Series:
         """The number of classes of which the active clients of a round have images, by round."""
         config, rounds = self.run.config, self.run.metrics()["round"]
-        partition = pd.read_csv(self.run.path / PARTITION)
-        labels = {client: set(own["label"]) for client, own in partition.groupby("client")}
+        table = self.run.partition()
+        labels = {client: set(own["label"]) for client, own in table.groupby("client")}
         active = (active_clients(config.participation, len(labels), config.seed, t - 1) for t in rounds)
         return pd.Series([len(set.union(*(labels[i] for i in clients))) for clients in active], rounds)
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import pandas as pd
 
 from analysis.claims.decide import Finding
@@ -18,7 +17,7 @@ from analysis.claims.page import LEGEND, judged, stated
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.pages.part import Part, rewrite
 from analysis.comparison.pages.table import ReportTable
-from analysis.figures.base import STYLE, draw_curve, draw_legend, new_figure, whole_numbers
+from analysis.figures.base import draw_curve, draw_legend, figure_style, new_figure, whole_numbers
 from analysis.figures.draw import caption, draw
 from analysis.figures.palette import line_look
 from analysis.layouts.captions import Caption
@@ -136,7 +135,7 @@ def _curves(found: Sequence[PrintedRun]) -> ReportFigure:
     """Accuracy over rounds, one curve per run."""
     looks = {one.label: line_look(place) for place, one in enumerate(found)}
     shown = []
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         figure, body = new_figure(WIDTH, 2.6)
         axes = body.subplots()
         for one in found:

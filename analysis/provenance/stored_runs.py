@@ -38,6 +38,7 @@ from bench.experiments.experiment import own_experiment
 from bench.experiments.files import experiment_names
 from bench.experiments.results import run_in
 from bench.experiments.run_config import RunConfig
+from bench.experiments.stored_config import code_sections
 from bench.files.text_table import aligned
 from bench.host.progress import Progress
 from bench.input.errors import UserError
@@ -199,8 +200,8 @@ def configuration(stored: Row) -> RunConfig:
     """The configuration of a stored run; a `UserError` if this version of the code cannot read it, or reads another
     one."""
     content = json.loads(str(stored["configuration"]))
-    if (content.get("method") or {}).get("code") or (content.get("model") or {}).get("code"):
-        raise UserError("the method or the model is a Python file, which is not stored")
+    if code := code_sections(content):
+        raise UserError(f"the {' and the '.join(code)} is a Python file, which is not stored")
     try:
         config = RunConfig.parse({**content, "seed": int(stored["seed"])})
     except UserError as error:

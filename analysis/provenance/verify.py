@@ -19,6 +19,7 @@ from bench.data.partitions.base import partition_hash
 from bench.data.root import data_root
 from bench.data.sources.base import Source, verify_cache
 from bench.experiments.results import METRICS, PARTITION
+from bench.experiments.stored_config import trust_code
 from bench.files.checksums import UNCHECKED, DamagedFileError
 from bench.files.csv_json import read_checked_csv, read_checked_text
 from bench.input.errors import UserError
@@ -36,7 +37,6 @@ from bench.training.run_directory import (
     is_complete,
     partition_table,
     train_again,
-    trust_code,
 )
 from bench.training.run_setup import RunSetup, load_dataset, split_of
 from bench.training.train import cell_metrics

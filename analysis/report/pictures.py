@@ -3,12 +3,11 @@
 import io
 from pathlib import Path
 
-import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from analysis.figures.base import STYLE
+from analysis.figures.base import figure_style
 from bench.files.atomic import replacing
 
 COLOURS = 224
@@ -17,7 +16,7 @@ COLOURS = 224
 def save_picture(figure: Figure, file: Path, width: int, shows: str) -> None:
     """Write a PNG file with a width in pixels; `shows`: a hash of what is drawn, which the file holds as text."""
     image = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         figure.savefig(image, format="png", dpi=2 * width / figure.get_figwidth())
     whole = Image.open(image).convert("RGB")
     size = (width, round(whole.height * width / whole.width))

@@ -26,16 +26,18 @@ class RequestedExperiment:
     """An experiment with its results below the folder `results`.
 
     `name_or_file` is the experiment's name or YAML file. `overrides` are values that replace those of the file, by key.
+    `stored` as for `load_experiment`.
     """
 
     name_or_file: str
     results: Path
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    stored: bool = False
 
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment with its overrides; a `UserError` if neither it nor a named experiment has a chosen method."""
-        experiment = load_experiment(self.name_or_file, self.overrides)
+        experiment = load_experiment(self.name_or_file, self.overrides, stored=self.stored)
         if experiment.chosen is not None:
             named = [method for method in experiment.chosen if method not in experiment.methods]
             _check_methods(named, dict.fromkeys([self.name_or_file, *experiment_names()]))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench.code.named_code import trust_named
 from bench.data.sources import SOURCES, SUFFIX, parse_source
 from bench.data.sources.base import Published, Source
 from bench.data.sources.image_files.domains import DomainFolder
@@ -66,6 +67,7 @@ def _sources(name: str) -> list[Source]:
             "prepare EXPERIMENT PART' prepares a data set with the options of an experiment)"
         )
     if ":" in name or name.endswith(SUFFIX):
+        trust_named(name)
         return [parse_source(name)]
     if name not in SOURCES and expanded(name, "the folder").is_dir():
         return [_of_folder(expanded(name, "the folder"))]

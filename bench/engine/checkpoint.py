@@ -28,6 +28,9 @@ CHECKPOINTS = ("checkpoint.safetensors", "checkpoint.older.safetensors")
 AGAIN = "write it again"
 """The end of the message about a damaged file whose reader knows no command that writes it."""
 
+OF_ANOTHER_RUN = "belongs to another run"
+"""What is wrong with a file of another configuration or seed, for messages."""
+
 _GLOBAL = "global"
 REPEATED = "repeated"
 """The entry of a state's description that lists tensors which are not in its file, with the places of equal ones."""
@@ -59,14 +62,30 @@ def _vector(clients: ClientStates, client: int, name: str) -> Tensor:
     return clients[client][name]
 
 
-def load_state(path: Path, device: torch.device, remedy: str = AGAIN) -> tuple[FederationState, dict[str, Any]]:
-    """Read a state and its description; a `DamagedFileError` with this `remedy` if the file is missing or damaged."""
+Check = Callable[[Mapping[str, Any]], None]
+"""Raises a ValueError if the description of a file is not that of the wanted one."""
+
+
+def _any(about: Mapping[str, Any]) -> None:
+    """Accept every file."""
+
+
+def load_state(
+    path: Path, device: torch.device, remedy: str = AGAIN, check: Check = _any
+) -> tuple[FederationState, dict[str, Any]]:
+    """Read a state and its description, which `check` refuses before anything else is read.
+
+    A `DamagedFileError` with this `remedy` if the file is missing, damaged or refused.
+    """
     clients: dict[int, dict[str, Tensor]] = {}
     with open_tensors(path, remedy) as file:
+        check(_about(file))
         state, others, about = _read(file, device)
         places = {name: (str(where), str(there)) for name, (where, there) in about.pop(REPEATED, {}).items()}
         for other in sorted({where for where, _ in places.values()}):
             with open_tensors(path.with_name(Path(other).name), remedy) as earlier:
+                if _about(earlier).get("identity") != about.get("identity"):
+                    raise ValueError(f"it {OF_ANOTHER_RUN}")
                 here = {there: earlier.read(there, device) for where, there in places.values() if where == other}
             others |= {name: here[there] for name, (where, there) in places.items() if where == other}
         for name, v in sorted(others.items()):
@@ -87,12 +106,13 @@ class Models(Mapping[int, Tensor]):
     """Clients' models `[P]` in a file, in the order of the clients' ids; each is read when it is accessed.
 
     `w_global` is the global model that the server computed from them. A `DamagedFileError` with the `remedy` if the
-    file is missing or damaged.
+    file is missing or damaged, or if `check` refuses its description.
     """
 
-    def __init__(self, path: Path, device: torch.device, remedy: str = AGAIN) -> None:
+    def __init__(self, path: Path, device: torch.device, remedy: str = AGAIN, check: Check = _any) -> None:
         self._path, self._device, self._remedy = path, device, remedy
         with open_tensors(path, remedy) as file:
+            check(_about(file))
             self._clients = sorted(int(name) for name in file.names if name != _GLOBAL)
             self.w_global = _model(file, device)
 
@@ -201,10 +221,16 @@ def _write(
 
 def _read(file: TensorFile, device: torch.device) -> tuple[FederationState, dict[str, Tensor], dict[str, Any]]:
     """The state without its clients, all other tensors, and the description."""
-    about = json.loads(file.metadata["about"])
+    about = _about(file)
     tensors = {name: file.read(name, device) for name in file.names if name != _GLOBAL}
     server = {name.removeprefix("server/"): tensors.pop(name) for name in list(tensors) if name.startswith("server/")}
     return FederationState(int(about["round"]), _model(file, device), server), tensors, about
+
+
+def _about(file: TensorFile) -> dict[str, Any]:
+    """The description of a file."""
+    about: dict[str, Any] = json.loads(file.metadata["about"])
+    return about
 
 
 def _model(file: TensorFile, device: torch.device) -> Tensor:

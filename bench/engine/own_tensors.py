@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bench.code.user_code import reason
 from bench.data.dataset import DeviceData, Samples
 from bench.data.partitions.base import Indices, Partition
 from bench.engine.batches import LocalSteps
@@ -19,7 +20,6 @@ from bench.engine.objective import Objective
 from bench.engine.step_settings import StepSettings
 from bench.input.bounds import check_count
 from bench.input.errors import UserError
-from bench.input.user_code import reason
 from bench.methods.base import Method
 from bench.models.user_model import trained_parameters
 from bench.numerics.streams import numpy_stream

@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import PrivateAttr, model_validator
 
+from bench.code.named_code import require_trusted_names, trust_named
+from bench.code.trusted_code import UntrustedCodeError
 from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
 from bench.data.sources.base import Source
@@ -25,9 +27,8 @@ from bench.experiments.run_config import Evaluation, RunConfig, Training, with_t
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry, differing
 from bench.experiments.shared_sections import SharedSections
 from bench.experiments.sweeps import WITH_LISTS, Swept, expanded
-from bench.experiments.trusted_code import trust
 from bench.input.bounds import MOST_RUNS
-from bench.input.content import read_own, short_hash
+from bench.input.content import short_hash
 from bench.input.errors import MOST_NAMES, SeveralMistakesError, UserError, all_mistakes, raise_all, unknown
 
 
@@ -255,8 +256,6 @@ class Experiment(ExperimentFile):
             config, (seed, *others) = cell_config(inputs), inputs.part.grid.seeds
             where = "" if config["method"]["name"] == inputs.label else inputs.label
             run = self._sections.parse(config, seed, where)
-            for own in run.user_files:  # all seeds have the same
-                trust(read_own(own.file, own.kind))
             self._built[address] = Cell(address, (run, *map(run.with_seed, others)))
         return self._built[address]
 
@@ -279,17 +278,27 @@ def experiment_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
+def load_experiment(name: str, overrides: Mapping[str, Any] | None = None, *, stored: bool = False) -> Experiment:
     """Read and validate an experiment by name or file.
 
     `overrides` maps dotted keys of the file, such as training.rounds, to values that take precedence over all others.
     A `UserError` if one of them applies to no cell, or if the file has the name of an experiment in paper_tables.
+
+    The code that the experiment names is trusted from now on, because the user names the experiment. `stored`: it is a
+    file in a folder of results, which may be somebody else's: an `UntrustedCodeError` if it names code that is not
+    trusted.
     """
     parsed = parse_overrides(overrides or {})
     given = f" with {', '.join(overrides)}" if overrides else ""
     where = f"{experiment_file(name)}{given}"
     try:
         data, swept = expanded(resolved_file(name, parsed))
+        if stored:
+            require_trusted_names(data, f"a command that is given this experiment, such as: fedflat summary {name}")
+        else:
+            trust_named(data)
+    except UntrustedCodeError:
+        raise
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     try:
@@ -339,8 +348,8 @@ _NEEDED = {"rounds": 1, "local_epochs": 1, "batch_size": 1, "lr": 1.0}
 
 @cache
 def own_experiment(paper: str) -> Experiment:
-    """The experiment of a folder in paper_tables, without overrides; read once per process."""
-    return load_experiment(paper)
+    """The experiment of a folder in paper_tables, or in a stored file, without overrides; read once per process."""
+    return load_experiment(paper, stored=paper not in experiment_names())
 
 
 def _unknown_participations(experiment: Experiment, own: Mapping[str, Any]) -> Iterator[UserError]:

@@ -46,6 +46,7 @@ from typing import Any
 
 import yaml
 
+from bench.code.named_code import parse_reference
 from bench.data.partitions import AnyPartition
 from bench.data.sources import referenced
 from bench.engine.participation import Participation
@@ -59,7 +60,6 @@ from bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
 from bench.experiments.sweeps import Swept
 from bench.input.content import expanded
 from bench.input.errors import UserError, unknown
-from bench.input.user_function import parse_reference
 from bench.methods.released import Release
 from bench.models.user_model import NOUN
 

@@ -1,17 +1,17 @@
 """The configuration of one run: an immutable `RunConfig`, whose identity is the hash of its canonical JSON."""
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
+from bench.code.named_code import CodeFile, NamedCode
 from bench.data.augmentation import AUGMENTATIONS, Augmentations, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
-from bench.data.sources.arrays import ArrayFunction
 from bench.engine.batches import LocalSteps
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
@@ -21,10 +21,9 @@ from bench.input.bounds import Count, Images, Seed
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen, collected
-from bench.methods import user_file
+from bench.input.registry import OneOf
 from bench.methods.compose import losses
 from bench.models import MODELS, AnyModel
-from bench.models.user_model import UserModel
 from bench.numerics.precision import Precision
 
 USER_FILES: Mapping[str, Any] = {
@@ -36,14 +35,6 @@ USER_FILES: Mapping[str, Any] = {
 }
 """Fields of a `RunConfig` with the paths of user-defined files. The hash of a file's content is a separate field; a
 folder of images is read when a run starts."""
-
-CODE: Mapping[str, str] = {
-    "dataset": ArrayFunction.kind_of_file(),
-    "model": UserModel.kind_of_file(),
-    "method": user_file.KIND,
-}
-"""Sections of a `RunConfig` that may name Python code, and the kind of their files. The method's comes last, because
-its code calls the model's."""
 
 NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 """Fields of a `RunConfig` that are not part of its identity."""
@@ -69,20 +60,6 @@ def score_words(column: str) -> str:
 
 ROUNDING = 1e-9
 """By how many points a score may be below a target, in percent, and still reach it."""
-
-
-class UserFile(NamedTuple):
-    """A user-defined Python file: the `section` of the configuration that names it, and the hash of its content."""
-
-    section: str
-    kind: str
-    file: Path
-    code_hash: str | None
-
-    @property
-    def copy_name(self) -> str:
-        """The name of the copy in a run directory."""
-        return f"{self.section}.py"
 
 
 AMOUNTS = ("local_epochs", "local_steps")
@@ -353,15 +330,11 @@ class RunConfig(Frozen):
         return self.evaluation.rounds_of_local_models(self.training.rounds)
 
     @property
-    def user_files(self) -> list[UserFile]:
-        """The user-defined Python files, in the order of `CODE`."""
-        files = []
-        for section, value in (("dataset", self.dataset), ("model", self.model)):
-            if isinstance(value, ArrayFunction | UserModel) and value.file is not None:
-                files.append(UserFile(section, CODE[section], value.file, value.code))
-        if self.method.file is not None:
-            files.append(UserFile("method", CODE["method"], self.method.file, self.method.code))
-        return files
+    def code_files(self) -> dict[str, CodeFile]:
+        """The user-defined Python files by the section that names them, in the order of `CODE`."""
+        named = {section: getattr(self, section) for section in CODE}
+        files = {section: value.code_file for section, value in named.items() if isinstance(value, NamedCode)}
+        return {section: file for section, file in files.items() if file is not None}
 
     def canonical_json(self) -> str:
         """Every field except null ones, sorted and without spaces: equal runs give equal text.
@@ -381,6 +354,25 @@ class RunConfig(Frozen):
     def identity(self) -> str:
         """SHA-256 of the canonical JSON, first 16 hex digits."""
         return short_hash(self.canonical_json())
+
+
+def _classes(field: FieldInfo) -> Iterator[type[Any]]:
+    """The classes of the values that a field allows."""
+    if isinstance(field.annotation, type):
+        yield field.annotation
+    for mark in field.metadata:
+        if isinstance(mark, OneOf):
+            yield from mark.models
+
+
+CODE: Mapping[str, type[NamedCode]] = {
+    section: cls
+    for section, field in RunConfig.model_fields.items()
+    for cls in _classes(field)
+    if issubclass(cls, NamedCode)
+}
+"""The sections of a `RunConfig` that may name Python code, each with the configuration that does. The method's comes
+last, because its code calls the model's."""
 
 
 def _with_swa_start(method: Mapping[str, Any], rounds: Any) -> Mapping[str, Any]:

@@ -1,1 +1,1 @@
-"""Input from users: strict YAML, frozen models, user-defined files and code, and errors of one line."""
+"""Input from users: strict YAML, frozen models, user-defined files, and errors of one line."""

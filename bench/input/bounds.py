@@ -43,3 +43,9 @@ def check_count(name: str, value: object) -> None:
     """A `UserError` unless the value is a whole number from 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise UserError(f"{name} is {value} (allowed: whole numbers of at least 1)")
+
+
+def check_flag(name: str, value: object) -> None:
+    """A `UserError` if an argument is neither true nor false: every text counts as true in Python, also "no"."""
+    if not isinstance(value, bool):
+        raise UserError(f"{name} = {value!r} (allowed: True or False)")

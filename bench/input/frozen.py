@@ -75,7 +75,7 @@ class Frozen(BaseModel):
                     raise errors[0]
                 info.context.extend(errors)
                 data = {key: value for key, value in data.items() if key in cls.model_fields}
-            refuse_bools(cls.model_fields, data, cls.words())
+            check_bools(cls.model_fields, data, cls.words())
         return data
 
     @classmethod
@@ -121,14 +121,19 @@ def _class_in_words(cls: type) -> str:
     return " ".join(part if len(part) > 1 and part.isupper() else part.lower() for part in parts)
 
 
-def refuse_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner: str) -> None:
-    """A `UserError` if true or false is given for a number: pydantic would convert them to 1 and 0."""
+def check_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner: str) -> None:
+    """A `UserError` if true or false is given for a number, or anything else for a flag: pydantic would convert them,
+    such as true to 1, and no to false."""
     for key, value in data.items():
-        is_given = any(type(v) is bool for v in value) if isinstance(value, list | tuple) else type(value) is bool
-        if is_given and key in fields:
-            annotation = fields[key].annotation
-            if _mentions(annotation, int, float) and not _mentions(annotation, bool):
-                raise UserError(f"{owner}: {key} = {value!r}: Input should be a number, not true or false")
+        if key not in fields:
+            continue
+        annotation = fields[key].annotation
+        values = value if isinstance(value, list | tuple) else [value]
+        is_flag, is_number = _mentions(annotation, bool), _mentions(annotation, int, float)
+        if is_number and not is_flag and any(isinstance(v, bool) for v in values):
+            raise UserError(f"{owner}: {key} = {value!r}: Input should be a number, not true or false")
+        if is_flag and not _mentions(annotation, int, float, str) and not isinstance(value, bool | None):
+            raise UserError(f"{owner}: {key} = {value!r} (allowed: true or false)")
 
 
 def _mentions(annotation: Any, *types: type) -> bool:

@@ -1,5 +1,7 @@
-"""YAML within bounds and without repeated keys in a mapping: PyYAML would silently drop the first value."""
+"""YAML within bounds, without repeated keys in a mapping, of which PyYAML would silently drop the first value, and
+without the numbers of YAML 1.1 that look like other ones, such as 010 for 8, and 1:30 for 90."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,14 @@ LARGEST = 2**63 - 1
 
 # libyaml's parser is about eight times as fast; PyYAML lacks it only where it was built without libyaml.
 _SafeLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+_PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+)|[^:_]*[.][^:_]*")
+"""Whole numbers, and numbers with a decimal point, that YAML 1.1 reads as everybody does."""
+
+
+class OddNumberError(yaml.YAMLError):
+    """A number that YAML 1.1 reads as another one than its digits say."""
 
 
 class _Loader(_SafeLoader):  # type: ignore[valid-type, misc]
@@ -63,6 +73,11 @@ def _readable(construct: Callable[[Any, yaml.ScalarNode], Any], kind: str) -> Ca
             value = None
         if value is None or (isinstance(value, int) and abs(value) > LARGEST):
             raise yaml.YAMLError(f"'{node.value}' in line {node.start_mark.line + 1} is not a {kind}")
+        if not isinstance(value, bool) and not _PLAIN.fullmatch(node.value):
+            raise OddNumberError(
+                f"'{node.value}' in line {node.start_mark.line + 1} is {value} in YAML (allowed: digits without '_', "
+                "':', '0b' or a leading 0; a text in quotes)"
+            )
         return value
 
     return constructed

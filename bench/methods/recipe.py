@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from bench.input.errors import UserError, unknown
-from bench.input.frozen import as_in_yaml, message_of, refuse_bools
+from bench.input.frozen import as_in_yaml, check_bools, message_of
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
 from bench.methods.losses.cross_entropy import CrossEntropy
@@ -151,7 +151,7 @@ class Recipe:
         for key in values:
             if key not in known and key not in separate:
                 raise unknown(f"hyper-parameter of {self.name}", key, [*known, *separate, "swa"])
-        refuse_bools(known | separate, values, self.name)
+        check_bools(known | separate, values, self.name)
         components = self._chosen(values)
         required = components.hyperparameters()
         missing = [name for name in required if name in known and not _is_given(name, components, values)]

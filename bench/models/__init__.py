@@ -7,9 +7,9 @@ import torch
 from pydantic import BeforeValidator
 from torch import nn
 
+from bench.code.named_code import parse_reference
 from bench.input.errors import UserError, unknown
 from bench.input.registry import OneOf, registered
-from bench.input.user_function import parse_reference
 from bench.models.base import ImageShape, ModelChoice, NamedModel
 from bench.models.user_model import NOUN, UserModel
 from bench.numerics.streams import torch_seed

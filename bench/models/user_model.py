@@ -8,9 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from bench.code.user_function import UserFunction
 from bench.host.torchvision_compat import prepare_imports
 from bench.input.errors import UserError
-from bench.input.user_function import UserFunction
 from bench.models.base import ImageShape, ModelChoice
 from bench.models.buffer_mode import BufferMode, GivenModeOrNone
 from bench.models.frozen_parts import frozen_parts, set_training

@@ -40,12 +40,14 @@ def provenance(
     computed_on: Sequence[Mapping[str, Any]],
     outcome: str,
     seconds: float,
+    tables: Mapping[str, str],
 ) -> dict[str, Any]:
     """The content of provenance.json for a run that has ended.
 
     `engine_at_start`, `engine`: how the engine computed the first and the last round, see Exactness in
     docs/results.md; `computed_on`: the machines of the run, each with the round after which it began there; `outcome`:
-    finished, diverged, or stopped at `evaluation.until`; `seconds`: of training and evaluation.
+    finished, diverged, or stopped at `evaluation.until`; `seconds`: of training and evaluation; `tables`: the hashes of
+    files that do not contain the identity of their run, by name.
     """
     device = setup.objective.device
     return {
@@ -69,6 +71,7 @@ def provenance(
         "model_hash": setup.model_hash,
         "missing_images": setup.config.dataset.missing_images(setup.dataset),
         "partition_hash": partition_hash(setup.drawn),
+        "tables": dict(tables),
         "parameters": setup.objective.layout.total,
         "seconds": round(seconds, 3),
         "process_peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

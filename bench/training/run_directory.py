@@ -15,6 +15,7 @@ run.log
 import functools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,18 +24,19 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ValidationError
 
+from bench.code.trusted_code import UntrustedCodeError
 from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
-from bench.engine.checkpoint import Models, load_state
+from bench.engine.checkpoint import OF_ANOTHER_RUN, Models, load_state
 from bench.engine.federation import FederationState
 from bench.experiments.files import PAPER_TABLES
-from bench.experiments.results import METRICS, PARTITION, run_in
-from bench.experiments.run_config import CODE, NOT_IDENTITY, TEST, VALIDATION, RunConfig
-from bench.experiments.trusted_code import UntrustedCodeError, is_trusted, trust
+from bench.experiments.results import METRICS, PARTITION
+from bench.experiments.run_config import NOT_IDENTITY, TEST, VALIDATION, RunConfig
+from bench.experiments.stored_config import with_own_code
 from bench.files.checksums import DamagedFileError, damage_in_one_line
 from bench.files.column_file import integers, read_columns
 from bench.files.csv_json import read_checked_csv, read_checked_json
-from bench.input.content import read_known, read_own
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import explain
 from bench.training.code_version import code_fingerprint
@@ -77,6 +79,7 @@ class _Provenance(BaseModel):
     model_hash: str | None = None
     missing_images: int = 0
     partition_hash: str | None = None
+    tables: dict[str, str] = {}
     device: str | None = None
     libraries: dict[str, str | None] = {}
     process_peak_memory_mib: float | None = None
@@ -100,43 +103,20 @@ class RunDirectory:
     def config(self) -> RunConfig:
         """The run's configuration, with the paths of the run's copies of user-defined code: originals may change.
 
-        Reading it executes the method's code. An `UntrustedCodeError` if the code is not trusted.
+        Reading it executes the method's code. An `UntrustedCodeError` if code of the run is not trusted.
         """
         data = read_checked_json(self.path / CONFIG, self.remedy)
         try:
-            config = RunConfig.parse({**data, **self._own_code(data)})
+            config = RunConfig.parse(with_own_code(data, self.path))
         except UntrustedCodeError:
             raise
         except UserError as error:
             raise UserError(f"'{self.path / CONFIG}' is of another version or damaged: {error}") from None
-        for own in config.user_files:
-            if own.file != self.path / own.copy_name:
-                raise UserError(
-                    f"'{self.path / CONFIG}': {own.section} is code at '{own.file}', which is not the run's"
-                )
         if config.identity != self.identity:
             raise DamagedFileError(
                 self.path / CONFIG, f"its identity differs from the one in {PROVENANCE}", self.remedy
             )
         return config
-
-    def _own_code(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The sections of a configuration that name code, with the path of the run's copy.
-
-        A `UserError` if the copy is missing or has changed: code at another path is never executed.
-        """
-        own: dict[str, Any] = {}
-        for section, kind in CODE.items():
-            given = data.get(section)
-            if not isinstance(given, dict):
-                raise UserError(f"{section} = {given!r} (allowed: a mapping)")
-            if not names_code(section, given):
-                continue
-            copy = self.path / f"{section}.py"
-            if not is_trusted(read_known(copy, given.get("code"), kind)):
-                raise UntrustedCodeError(copy, kind)
-            own[section] = {**given, "file": str(copy)}
-        return own
 
     @functools.cached_property
     def provenance(self) -> dict[str, Any]:
@@ -193,6 +173,11 @@ class RunDirectory:
         table = read_checked_csv(self.path / name, columns, self.remedy, whole=["round"], keys=["round"])
         if table.empty:
             raise DamagedFileError(self.path / name, "it has no rows", self.remedy)
+        recorded = self.provenance.get("tables", {}).get(name)  # earlier versions did not record it
+        if recorded not in (None, short_hash((self.path / name).read_bytes())):
+            raise DamagedFileError(
+                self.path / name, f"it {OF_ANOTHER_RUN}, or was edited: {PROVENANCE} has another hash", self.remedy
+            )
         return table
 
     def split(self) -> list[Indices]:
@@ -213,9 +198,15 @@ class RunDirectory:
             raise DamagedFileError(file, f"its hash differs from partition_hash in {PROVENANCE}", self.remedy)
         return split
 
+    def partition(self) -> pd.DataFrame:
+        """The split as a table, with the columns of `partition_table`."""
+        self.split()  # it is the run's
+        columns = ["client", "index", "label"]
+        return read_checked_csv(self.path / PARTITION, columns, self.remedy, whole=columns)
+
     def final(self, device: torch.device) -> FederationState:
         """The last global model; the vectors of server and clients are in snapshots only."""
-        return load_state(self.path / FINAL, device, self.remedy)[0]
+        return self._state(self.path / FINAL, len(self.metrics()), device)
 
     def snapshot(self, finished_rounds: int, device: torch.device) -> FederationState:
         """The complete state after this many rounds; a `UserError` if it was not saved."""
@@ -223,7 +214,17 @@ class RunDirectory:
         if not file.is_file():
             saved = ", ".join(map(str, self.config.snapshots)) or "none"
             raise UserError(f"'{self.path}' has no saved state after round {finished_rounds} (saved: {saved})")
-        return load_state(file, device, self.remedy)[0]
+        return self._state(file, finished_rounds, device)
+
+    def _state(self, file: Path, finished_rounds: int, device: torch.device) -> FederationState:
+        return load_state(file, device, self.remedy, partial(self.check_belongs, finished_rounds))[0]
+
+    def check_belongs(self, finished_rounds: int, about: Mapping[str, Any]) -> None:
+        """A ValueError if models with this description are not of this run, or not of the state after these rounds."""
+        if about.get("identity", self.identity) != self.identity:  # earlier versions did not record it
+            raise ValueError(f"it {OF_ANOTHER_RUN}")
+        if int(about["round"]) != finished_rounds:
+            raise ValueError(f"it is of round {about['round']}")
 
     def local_models(self, finished_rounds: int, device: torch.device) -> Models:
         """The model w_i⁺ `[P]` of each participant of that round, by client id, and the resulting global model.
@@ -234,7 +235,7 @@ class RunDirectory:
         if not file.is_file():
             saved = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"
             raise UserError(f"'{self.path}' has no saved local models of round {finished_rounds} (saved: {saved})")
-        return Models(file, device, self.remedy)
+        return Models(file, device, self.remedy, partial(self.check_belongs, finished_rounds))
 
 
 def train_again(run: Path) -> str:
@@ -283,20 +284,6 @@ def local_models_file(directory: Path, finished_rounds: int) -> Path:
     return directory / LOCAL_MODELS / f"round-{finished_rounds:05d}.safetensors"
 
 
-def names_code(section: str, given: Mapping[str, Any]) -> bool:
-    """Whether a section of a configuration names code; the file of a data set is code only if it has a function."""
-    has_file = given.get("file") is not None or given.get("module") is not None
-    return has_file and (section != "dataset" or given.get("function") is not None)
-
-
-def trust_code(folder: Path) -> None:
-    """Trust the code of the run in a run directory, or of all runs in the folder of a cell."""
-    for section, kind in CODE.items():
-        for run in (folder, *folder.glob(str(run_in(Path(), "*")))):
-            if (copy := run / f"{section}.py").is_file():
-                trust(read_own(copy, kind))
-
-
 def is_complete(folder: Path) -> bool:
     """Whether a folder contains all files of a finished run: the configuration is written last."""
     return (folder / CONFIG).is_file()
@@ -338,9 +325,9 @@ def first_differing_field(there: RunConfig, here: RunConfig) -> str | None:
     """The first difference between two configurations, in words; None if they are equal."""
     a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
-    edited = {f"{own.section}.code": own.file for own in there.user_files}
-    for own in here.user_files:
-        if key == f"{own.section}.code" and key in edited:
+    edited = {f"{section}.code": own.file for section, own in there.code_files.items()}
+    for section, own in here.code_files.items():
+        if key == f"{section}.code" and key in edited:
             return f"'{own.file}' has been edited; the run's copy is '{edited[key]}'"
     return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
 

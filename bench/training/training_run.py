@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bench.engine.checkpoint import Checkpoint, save_models, save_state
+from bench.engine.checkpoint import CHECKPOINTS, OF_ANOTHER_RUN, Checkpoint, save_models, save_state
 from bench.engine.client_store import ClientStates, ClientStore
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
@@ -20,6 +20,7 @@ from bench.experiments.run_config import RunConfig, score_words
 from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
 from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import computed_on, device_name, provenance
@@ -150,6 +151,8 @@ class TrainingRun:
         if found is None:
             return False
         self.state, about = found
+        if about.get("identity", self.config.identity) != self.config.identity:  # earlier versions did not record it
+            raise UserError(f"'{self.work / CHECKPOINTS[0]}' {OF_ANOTHER_RUN}; delete '{self.work}' to train anew")
         changed = self.setup.changed_model(about.get("model_hash"))
         if about["data_hash"] != self._data_hash:
             changed = "the training data"
@@ -199,7 +202,7 @@ class TrainingRun:
         assert self.engine_choice is not None
         inputs = {"data_hash": self._data_hash, "model_hash": self.setup.model_hash}
         engine = {"engine": self.engine_choice.as_json(), "computed_on": self._computed_on}
-        about = {"rows": self._rows, "times": self._times, **inputs, **engine}
+        about = {"identity": self.config.identity, "rows": self._rows, "times": self._times, **inputs, **engine}
         self._checkpoint.save(self.state, about)
 
     def _evaluate(self, row: dict[str, Any]) -> None:
@@ -243,6 +246,7 @@ class TrainingRun:
             self._computed_on,
             outcome,
             seconds=float(training + evaluation),
+            tables={name: short_hash((work / name).read_bytes()) for name in (METRICS, TIMES)},
         )
         write_checked_json(work / PROVENANCE, about)
         write_checked_json(work / CONFIG, config.model_dump(mode="json"))

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import torch
 
+from bench.code.user_code import FailingCodeError
 from bench.files.locks import folder_lock
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from bench.input.errors import UserError
-from bench.input.user_code import FailingCodeError
 from bench.training.code_version import code_fingerprint
 from bench.training.directories.open_runs import no_empty_folders
 from bench.training.unfinished import train_to

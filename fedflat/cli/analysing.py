@@ -72,8 +72,8 @@ def analyse(
     from analysis.analyses.run_analysis import find_runs, run_analysis
     from bench.experiments.files import experiment_names
     from bench.experiments.results import custom_analysis
+    from bench.experiments.stored_config import trust_code
     from bench.host.torch_device import prepare_device
-    from bench.training.run_directory import trust_code
 
     if out is not None and len(run_dir) > 1:
         raise UserError(f"--out is one file, and {len(run_dir)} folders are given")

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from bench.input.user_code import line_of
+from bench.code.user_code import line_of
 from bench.methods.base import Component, Method
 from fedflat.conformance.finding import Place
 

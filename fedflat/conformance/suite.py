@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from bench.code.user_code import OwnImportError, reason
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalResult, LocalWork
 from bench.engine.method_costs import example
 from bench.input.errors import UserError
 from bench.input.frozen import explain
-from bench.input.user_code import OwnImportError, reason
 from bench.methods.recipe import Recipe
 from fedflat.conformance import checks
 from fedflat.conformance.checks import NotCheckedError, Subject

@@ -12,10 +12,10 @@ from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from bench.code.user_code import failure
 from bench.engine.method_costs import example, measured_costs
 from bench.files.text_table import aligned
 from bench.input.errors import UserError
-from bench.input.user_code import failure
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS
 from bench.methods.marks import Neutral, search_of

@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.code.named_code import trust_file
 from bench.experiments.experiment import load_experiment
 from bench.experiments.sections.method_choice import MethodChoice
 from bench.input.errors import UserError, unknown
 from bench.methods.compose import combine
 from bench.methods.recipe import Recipe
-from bench.methods.user_file import executed_again
+from bench.methods.user_file import KIND, executed_again
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class NamedMethod:
         partitions and parts, and without SWA, which averages the models of any method.
         """
         if name.endswith(".py"):
+            trust_file(Path(name), KIND)
             return cls(MethodChoice(file=Path(name)))
         source, colon, label = name.rpartition(":")
         if not colon:

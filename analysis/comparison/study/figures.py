@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Iterator
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import seaborn
@@ -19,7 +18,7 @@ from analysis.comparison.study.levels import ALL, BETWEEN, LEVELS, WITHIN
 from analysis.comparison.study.measures import FLATNESS, NAMES, RESULTS
 from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
 from analysis.comparison.study.tables import INTERVALS, ORACLE, SIGNS, heading, information_heading, which_runs
-from analysis.figures.base import LEGEND, STYLE, Body, legend_columns, new_figure
+from analysis.figures.base import LEGEND, Body, figure_style, legend_columns, new_figure
 from analysis.figures.palette import hue
 from analysis.layouts.captions import Caption
 from bench.experiments.address import IDS
@@ -36,7 +35,7 @@ _PLAIN = 20
 
 def figures(study: Study, width: float) -> Iterator[ReportFigure]:
     """All figures; `width` in inches."""
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         yield _correlations(study, EVERY, width)
         if study.has_fitted:
             yield _correlations(study, FITTED, width)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -16,7 +15,7 @@ from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from analysis.comparison.tuning.budget import Budget
 from analysis.comparison.tuning.gain import ALL, Gain
 from analysis.comparison.tuning.tables import budget_notes, gain_notes, in_setting, rank_change
-from analysis.figures.base import LEGEND, STYLE, Body, most_side_by_side, new_figure
+from analysis.figures.base import LEGEND, STYLE, Body, figure_style, most_side_by_side, new_figure
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
 
@@ -31,7 +30,7 @@ _BEST = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 
 def of_gain(gain: Gain, width: float) -> Iterator[ReportFigure]:
     """The leaderboard over all settings and, if there are several, in each one."""
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         yield _leaderboard(gain, width)
         if len(gain.settings) > 1:
             yield _settings(gain, width)
@@ -39,7 +38,7 @@ def of_gain(gain: Gain, width: float) -> Iterator[ReportFigure]:
 
 def of_budget(budget: Budget, width: float) -> Iterator[ReportFigure]:
     """Curves of the best score, and of the ranks."""
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         yield _curves(budget, width)
         yield _ranks(budget, width)
 

@@ -40,7 +40,9 @@ class TuningSource(Source):
     def tuned_experiment(self) -> RequestedExperiment | None:
         """The experiment with tuned values; None if there is no file."""
         file = self.tuned or self.requested.paths.tuned(self.requested.experiment.name)
-        return RequestedExperiment(str(file), self.results, self.overrides) if file.is_file() else None
+        if not file.is_file():
+            return None
+        return RequestedExperiment(str(file), self.results, self.overrides, stored=self.tuned is None)
 
     def gain(self) -> Gain:
         """The gain of tuning; a `UserError` if untuned or tuned runs are missing."""

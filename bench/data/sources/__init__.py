@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from bench.code.named_code import parse_reference
 from bench.data.sources.arrays import ArrayFile, ArrayFunction
 from bench.data.sources.base import Source
 from bench.input.errors import UserError, unknown
 from bench.input.registry import OneOf, registered
-from bench.input.user_function import parse_reference
 
 SOURCES = registered(Source, "bench.data.sources")
 

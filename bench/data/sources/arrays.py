@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from bench.code.user_function import UserFunction
 from bench.data.cache import cached_together, in_chunks
 from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.own_arrays import check_names, number_of_classes, samples
@@ -21,7 +22,6 @@ from bench.input.bounds import MOST
 from bench.input.content import LargeFile, short_hash, stem
 from bench.input.errors import UserError
 from bench.input.frozen import LABEL
-from bench.input.user_function import UserFunction
 
 Classes = Annotated[int, Field(ge=2, le=MOST)]
 Arrays = dict[Subset, Samples]
@@ -156,6 +156,11 @@ class ArrayFunction(OwnArrays, UserFunction):
     name: Literal["function"] = "function"
     function: str = Field(description="called without arguments")
     path_hash: str | None = Field(default=None, description="hash of the file's path, which a run keeps; filled in")
+
+    @classmethod
+    def is_in(cls, fields: Mapping[str, Any]) -> bool:
+        """The file of a data set alone may be one of arrays."""
+        return super().is_in({**fields, "file": None})
 
     @classmethod
     def with_path(cls, data: dict[str, Any], file: Path) -> dict[str, Any]:

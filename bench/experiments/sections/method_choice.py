@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from bench.code.named_code import CodeFile, NamedCode
 from bench.input.content import code_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
@@ -58,10 +59,20 @@ class MethodChoice(Frozen):
         return compose(self.slots)
 
 
-class MethodConfig(MethodChoice):
+class MethodConfig(NamedCode, MethodChoice):
     """A run's method with every hyper-parameter filled in; `code` is the hash of a user-defined file."""
 
     code: str | None = Field(default=None, description="hash of the file; filled in")
+
+    @classmethod
+    def kind_of_file(cls) -> str:
+        """The kind of the file in messages."""
+        return KIND
+
+    @property
+    def code_file(self) -> CodeFile | None:
+        """The file; None if the method is one of the catalog, or has only components of it."""
+        return None if self.file is None else CodeFile(KIND, self.file, self.code)
 
     @cached_property
     def built(self) -> Method:

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import torch
 
+from bench.code.user_code import failure, line_of
 from bench.data.root import data_root
 from bench.engine.checkpoint import CHECKPOINTS
 from bench.experiments.data_sets import check_before_loading
 from bench.experiments.run_config import RunConfig
+from bench.experiments.stored_config import copy_name
 from bench.files.atomic import write_bytes
 from bench.host.memory import Budgets
 from bench.host.progress import Progress
 from bench.input.content import read_own, short_hash
 from bench.input.errors import UserError
-from bench.input.user_code import failure, line_of
 from bench.training.directories.working_directory import publish, remove_stale, working_directory
 from bench.training.run_directory import is_complete, is_finished
 from bench.training.run_setup import RunSetup
@@ -113,13 +114,13 @@ def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:
 
 def _copy_user_files(config: RunConfig, work: Path) -> None:
     """Copy user-defined Python files byte for byte; a `UserError` if one was edited after the command had started."""
-    for own in config.user_files:
+    for section, own in config.code_files.items():
         source = read_own(own.file, own.kind)
         if short_hash(source) != own.code_hash:
             raise UserError(
                 f"the {own.kind} '{own.file}' was edited after the command had started; start the command again"
             )
-        write_bytes(work / own.copy_name, source)
+        write_bytes(work / copy_name(section), source)
 
 
 def failure_in_user_file(config: RunConfig, error: BaseException) -> UserError | None:
@@ -129,7 +130,8 @@ def failure_in_user_file(config: RunConfig, error: BaseException) -> UserError |
     """
     if isinstance(error, UserError):
         return None
-    blamed = [own for own in config.user_files if own.section == "method" or line_of(error, own.file) is not None]
+    files = config.code_files
+    blamed = [own for section, own in files.items() if section == "method" or line_of(error, own.file) is not None]
     return failure(blamed[0].file, blamed[0].kind, error) if blamed else None
 
 

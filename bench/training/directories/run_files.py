@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.run_config import CODE
+from bench.experiments.stored_config import code_sections, copy_name
 from bench.files.checksums import DamagedFileError, damage_in_one_line
 from bench.files.csv_json import read_checked_json
 from bench.files.tensor_file import open_tensors
@@ -23,7 +23,6 @@ from bench.training.run_directory import (
     TIMES,
     RunDirectory,
     local_models_file,
-    names_code,
     snapshot_file,
 )
 
@@ -73,23 +72,16 @@ def check_models(run: RunDirectory) -> None:
 def _copies_of_code(run: RunDirectory) -> list[Path]:
     """The copies of user-defined code that the run must have."""
     try:
-        config = read_checked_json(run.path / CONFIG, run.remedy)
-    except UserError:  # reported when the files are read
+        return [run.path / copy_name(section) for section in code_sections(read_checked_json(run.path / CONFIG, ""))]
+    except UserError:  # reported when the configuration is read
         return []
-    given = {section: config.get(section) for section in CODE}
-    own = [section for section, one in given.items() if isinstance(one, dict) and names_code(section, one)]
-    return [run.path / f"{section}.py" for section in own]
 
 
 def _read_models(run: RunDirectory, file: Path) -> None:
     """Read all tensors of a file; a `DamagedFileError` if it is not of this run, or not of the round in its name."""
     with open_tensors(file, run.remedy) as tensors:
-        about = json.loads(tensors.metadata["about"])
-        if about.get("identity", run.identity) != run.identity:
-            raise ValueError("it belongs to another run")
         _, _, number = file.stem.partition("-")
-        if int(about["round"]) != (int(number) if number else len(run.metrics())):
-            raise ValueError(f"it is of round {about['round']}")
+        run.check_belongs(int(number) if number else len(run.metrics()), json.loads(tensors.metadata["about"]))
         for name in tensors.names:
             tensors.read(name, CPU)
 

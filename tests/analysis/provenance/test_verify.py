@@ -17,12 +17,13 @@ from PIL import Image
 
 from analysis.provenance.verdict import Verdict
 from analysis.provenance.verify import find, verify_run
+from bench.code import trusted_code
 from bench.data.partitions.base import partition_hash
 from bench.engine.checkpoint import load_state, save_state
-from bench.experiments import trusted_code
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
 from tests.commands import fedflat
@@ -68,10 +69,13 @@ def rewritten(file: Path, **changes: Any) -> None:
 
 
 def with_number(run: Path, number: int, column: str, change: Callable[[float], float]) -> None:
-    """Change a number of metrics.csv, with a new checksum."""
+    """Change a number of metrics.csv, with a new checksum, and a new hash in provenance.json."""
     table = RunDirectory(run).metrics()
     table.loc[number - 1, column] = change(table.loc[number - 1, column])
     write_checked_csv(run / "metrics.csv", table)
+    tables = read_checked_json(run / "provenance.json", "")["tables"]
+    own = short_hash((run / "metrics.csv").read_bytes())
+    rewritten(run / "provenance.json", tables={**tables, "metrics.csv": own})
 
 
 @pytest.mark.parametrize(
@@ -242,8 +246,8 @@ def test_an_edited_configuration_is_found(run):
     identity = RunConfig.parse(read_checked_json(run / "config.json", "")).identity
     rewritten(run / "provenance.json", identity=identity)
     assert "final.safetensors' is damaged (it belongs to another run)" in differences(run)
-    for file in [run / "final.safetensors", *run.glob("snapshots/*")]:
-        state, about = load_state(file, CPU)
+    read = {file: load_state(file, CPU) for file in [run / "final.safetensors", *run.glob("snapshots/*")]}
+    for file, (state, about) in read.items():
         save_state(file, state, {**about, "identity": identity})
     shutil.rmtree(run / "local_models")
     rewritten(run / "config.json", evaluation={"every": 2, "snapshot_every": 2})

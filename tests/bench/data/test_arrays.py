@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from bench.code import trusted_code
+from bench.code.named_code import trust_named
 from bench.data import cache
 from bench.data.partitions import parse_partition
 from bench.data.root import ENVIRONMENT
 from bench.data.sources import parse_source
 from bench.data.sources.digits import Digits
-from bench.experiments import trusted_code
 from bench.experiments.experiment import Cell, load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
@@ -259,6 +260,7 @@ def build():
 def test_training_and_test_samples_are_of_one_call(tmp_path, monkeypatch):
     """Also after a kill between the two, or the loss of either: no sample is in both."""
     (tmp_path / "mine.py").write_text(UNSEEDED, encoding="utf-8")
+    trust_named(f"{tmp_path}/mine.py:build")
     source, root = parse_source(f"{tmp_path}/mine.py:build"), tmp_path / "root"
     wrote, write = [], cache._write
 
@@ -287,7 +289,7 @@ def test_a_function_in_a_run_of_others_is_not_called(cell, tmp_path, monkeypatch
     path = train(cell.runs[0], tmp_path / "run", CPU).path
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another user"))
     monkeypatch.setattr(trusted_code, "_trusted", set())
-    with pytest.raises(UserError, match=r"data set file '.*dataset.py' of a run is code that no experiment here has"):
+    with pytest.raises(UserError, match=r"data set file '.*dataset.py' is code that no experiment here has"):
         _ = RunDirectory(path).config
     assert load_run(path, trust=True).config.dataset.label == "waves"
     stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
@@ -311,5 +313,6 @@ def test_a_function_in_a_run_of_others_is_not_called(cell, tmp_path, monkeypatch
 def test_wrong_functions_are_one_line(reference, message, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(BUILD, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    trust_named(reference)
     with pytest.raises(UserError, match=re.escape(message)):
         parse_source(reference).load(tmp_path)

@@ -15,6 +15,7 @@ import fedflat
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.measures.curvature.hessian import top_eigenvalues
 from analysis.provenance.verify import verify_run
+from bench.code.trusted_code import trust
 from bench.data.dataset import DeviceData
 from bench.engine.backends import BACKENDS
 from bench.engine.batches import FullBatches
@@ -279,6 +280,7 @@ def build(shape, classes):
 
 def config(folder: Path, **model) -> RunConfig:
     (folder / "net.py").write_text(NET, encoding="utf-8")
+    trust(NET.encode())
     return RunConfig.parse(
         {
             "dataset": "digits",

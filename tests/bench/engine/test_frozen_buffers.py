@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import fedflat
+from bench.code.trusted_code import trust
 from bench.engine.backends import BACKENDS
 from bench.engine.objective import Objective, dropout_shapes
 from bench.experiments.run_config import RunConfig
@@ -130,6 +131,7 @@ def build(shape, classes):
 
 def test_a_run_with_a_frozen_part_is_resumed_with_the_same_bits(tmp_path: Path, monkeypatch):
     (tmp_path / "net.py").write_text(NET, encoding="utf-8")
+    trust(NET.encode())
     wanted = RunConfig.parse(
         {
             "dataset": "digits",

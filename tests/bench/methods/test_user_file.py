@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from analysis.planning.workflow import Workflow
+from bench.code.named_code import trust_file
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.experiments.sections.method_choice import MethodConfig
 from bench.input.errors import UserError
+from bench.methods import user_file
 from bench.methods.compose import SLOTS, compose
-from bench.methods.user_file import recipe_from_file
+from bench.methods.recipe import Recipe
 from bench.training.cell_trainer import CellTrainer
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
@@ -69,8 +71,15 @@ def own(tmp_path: Path) -> Path:
 def written(folder: Path, source: str = SOURCE) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "my_method.py").write_text(source, encoding="utf-8")
+    trust_file(folder / "my_method.py", user_file.KIND)
     (folder / "experiments.yaml").write_text(EXPERIMENT, encoding="utf-8")
     return folder
+
+
+def recipe_from_file(file: Path, chosen: dict[str, str] | None = None) -> Recipe:
+    """The method of a file that the user has named."""
+    trust_file(file, user_file.KIND)
+    return user_file.recipe_from_file(file, chosen)
 
 
 def experiment(folder: Path) -> Experiment:
@@ -271,6 +280,7 @@ def test_a_file_takes_components_of_the_catalog(own):
     )
     whole = whole.replace("Components(Memory)", "Components(Memory, correction=ClientMomentum)")
     (own / "whole.py").write_text(whole, encoding="utf-8")
+    trust_file(own / "my_method.py", user_file.KIND)
     values = {"rho": 0.1, "alpha": 0.3}
     mixed = MethodConfig.parse({"file": str(own / "my_method.py"), "correction": "fedcm", "hyperparameters": values})
     assert mixed.recipe.title == "Memory + fedcm"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.experiments import trusted_code
+from bench.code import trusted_code
 from bench.experiments.experiment import load_experiment
 from bench.input.content import short_hash
 from bench.input.errors import UserError
@@ -99,7 +99,7 @@ def refusal(run: Path) -> str:
 
 
 def test_every_way_of_reading_a_run_of_others_is_refused(run, tmp_path):
-    assert f"model file '{run}/model.py' of a run is code that no experiment here has named" in refusal(run)
+    assert f"model file '{run}/model.py' is code that no experiment here has named" in refusal(run)
     wanted = load_experiment("quick", {"training.rounds": 1}).cell(CELL.replace("mine", "fedavg")).runs[0]
     for read in (lambda: load_run(run).model(), lambda: load_run(run).config, lambda: finished_run(run, wanted)):
         with pytest.raises(UserError):
@@ -136,7 +136,7 @@ def test_code_that_was_exchanged_with_its_hash_is_refused(section, run, tmp_path
     copy.write_text(copy.read_text(encoding="utf-8") + "# exchanged\n", encoding="utf-8")
     assert "has changed: its hash differs" in refusal(run)
     edit(run, section, code=short_hash(copy.read_bytes()))
-    assert f"{section} file '{copy}' of a run is code that no experiment here has named" in refusal(run)
+    assert f"{section} file '{copy}' is code that no experiment here has named" in refusal(run)
 
 
 def test_code_at_other_places_is_never_executed(run, tmp_path, monkeypatch):

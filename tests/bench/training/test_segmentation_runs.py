@@ -11,6 +11,7 @@ from sklearn.metrics import jaccard_score
 
 from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
+from bench.code.trusted_code import trust
 from bench.data.label_maps import UNLABELLED
 from bench.engine.backends.cohort import Cohort
 from bench.experiments.run_config import RunConfig
@@ -198,6 +199,7 @@ def test_a_model_of_your_own_may_be_for_either(tmp_path, monkeypatch) -> None:
         "    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], classes))\n"
     )
     (tmp_path / "own.py").write_text(source, encoding="utf-8")
+    trust(source.encode())
     monkeypatch.chdir(tmp_path)
     good, wrong = (config(model=f"own.py:{name}", method="fedavg") for name in ("pixels", "images"))
     assert train(good, tmp_path / "good" / "seed-0", CPU).metrics()["test_miou"].notna().all()

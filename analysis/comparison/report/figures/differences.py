@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -13,7 +12,7 @@ from analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
 from analysis.comparison.report.tables import metric_words
 from analysis.comparison.report.words import RULE, note_on_tests
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
-from analysis.figures.base import LEGEND, STYLE, most_side_by_side, new_figure
+from analysis.figures.base import LEGEND, STYLE, figure_style, most_side_by_side, new_figure
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
 from analysis.measures.paired import CONFIDENCE
@@ -31,7 +30,7 @@ def draw(comparison: Comparison, width: float) -> ReportFigure:
         panels |= {setting_title(setting): table for setting, table in comparison.by_setting.items()}
     columns = most_side_by_side(len(panels), 5)
     rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         figure, body = new_figure(width, rows * (ROW * len(order) + 0.5) + 0.45)
         grid = body.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes in grid.flat[len(panels) :]:

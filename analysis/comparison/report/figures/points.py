@@ -2,7 +2,6 @@
 
 import math
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,7 +13,7 @@ from analysis.comparison.report.tables import metric_words
 from analysis.comparison.report.words import lost_word
 from analysis.comparison.statistics.costs import REFERENCE, RELATED_COSTS, costs, stored_costs
 from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
-from analysis.figures.base import STYLE, most_side_by_side, new_figure, plain_numbers
+from analysis.figures.base import figure_style, most_side_by_side, new_figure, plain_numbers
 from analysis.layouts.captions import Caption
 
 _WIDE = 4.5
@@ -28,7 +27,7 @@ def draw_costs(comparison: Comparison, width: float) -> ReportFigure:
     shown = [cost for cost in RELATED_COSTS if cost in stored_costs(comparison.rows)]
     relative = REFERENCE in comparison.scores.methods
     sign = 1 if comparison.better == "higher" else -1
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         side = len(shown) if width >= _WIDE else 1
         down = -(-len(shown) // side)
         figure, body = new_figure(width, down * 2.6)
@@ -61,7 +60,7 @@ def draw_flatness(comparison: Comparison, width: float) -> ReportFigure:
     frame = flatness(comparison.rows, comparison.scores)
     measures = stored_measures(comparison.rows)
     found = correlations(frame).set_index("measure")
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         side = most_side_by_side(len(measures), 3) if width >= _WIDE else 1
         down = -(-len(measures) // side)
         figure, body = new_figure(width, down * 2.3)

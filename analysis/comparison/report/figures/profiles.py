@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,7 +13,7 @@ from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.report.figures.common import OTHER, named_looks
 from analysis.comparison.report.tables import metric_words
 from analysis.comparison.statistics.profiles import cost_profile, gap_profile
-from analysis.figures.base import LEGEND, STYLE, legend_columns, new_figure, plain_numbers
+from analysis.figures.base import LEGEND, figure_style, legend_columns, new_figure, plain_numbers
 from analysis.figures.palette import Style
 from analysis.layouts.captions import Caption
 
@@ -43,7 +42,7 @@ def draw(comparison: Comparison, width: float) -> ReportFigure:
         }
     best = area_order(gaps, scores.methods)
     looks = named_looks(comparison, best)
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         side = len(panels) if width >= _WIDE else 1
         down = -(-len(panels) // side)
         figure, body = new_figure(width, down * 2.2 + 0.45)

@@ -2,7 +2,6 @@
 
 import math
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from scikit_posthocs import critical_difference_diagram
@@ -12,7 +11,7 @@ from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.report.figures.common import OTHER, OWN, ROW, bold_own
 from analysis.comparison.report.words import note_on_tests
 from analysis.comparison.statistics.ranking import mean_ranks, ranking
-from analysis.figures.base import STYLE, most_side_by_side, new_figure, whole_numbers
+from analysis.figures.base import STYLE, figure_style, most_side_by_side, new_figure, whole_numbers
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
 from bench.experiments.address import IDS
@@ -28,7 +27,7 @@ def draw_ranking(comparison: Comparison, width: float) -> ReportFigure:
     count = len(scores.settings)
     columns = most_side_by_side(count) if width >= _WIDE else min(2, count)
     rows = -(-count // columns)
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         figure, body = new_figure(width, rows * (ROW * len(order) + 0.5) + 0.25)
         grid = body.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes in grid.flat[count:]:
@@ -67,7 +66,7 @@ def draw_critical(comparison: Comparison, width: float) -> ReportFigure:
     own = titles[comparison.method]
     one_side = width < _WIDE
     colours = {name: OWN if name == own else "#5a5a5a" for name in ranks.index}
-    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
+    with figure_style({"axes.grid": False}):
         figure, body = new_figure(width, 1.0)
         axes = body.subplots()
         drawn = critical_difference_diagram(

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,7 +12,7 @@ from matplotlib.patches import Rectangle
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.tuning.compositions.evaluation import Evaluation
 from analysis.comparison.tuning.compositions.triples import NEUTRAL
-from analysis.figures.base import STYLE, new_figure
+from analysis.figures.base import figure_style, new_figure
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
 from bench.experiments.address import IDS, Setting
@@ -34,7 +33,7 @@ def draw(evaluation: Evaluation, width: float) -> ReportFigure:
     lines = -(-len(names["perturbation"]) // columns)
     norm = Normalize(frame["score"].min(), frame["score"].max())
     chosen = [tuple(triple) for triple in evaluation.chosen]
-    with matplotlib.rc_context(STYLE):
+    with figure_style():
         figure, body = new_figure(width, lines * (_CELL * len(names["correction"]) + 0.3) + 0.9)
         grid = body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         for axes, perturbation in zip(grid.flat, names["perturbation"], strict=False):

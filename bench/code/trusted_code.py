@@ -1,8 +1,8 @@
-"""Code that runs contain, and whether it may be executed here.
+"""The gate for code of users: only trusted content is executed, wherever it is, and however it is named.
 
-A run directory may come from anybody, and its user-defined method, model and data set are Python code. Code is trusted
-by its content: if an experiment that this user has read names a file with this content, or if the user has said so.
-Then the user's cache has an empty file with the code's SHA-256 as its name.
+A run directory, an archive or a stored experiment may come from anybody, and its methods, models and data sets are
+Python code. Code is trusted by its content: if an experiment or a command of this user has named a file with this
+content, or if the user has said so. Then the user's cache has an empty file with the code's SHA-256 as its name.
 """
 
 import hashlib
@@ -17,14 +17,15 @@ FOLDER = "trusted-code"
 _trusted: set[str] = set()
 """What this process trusts, also if the cache cannot be written."""
 
+_OF_RUNS = "--trust (fedflat analyse, verify; in Python: fedflat.load_run(..., trust=True))"
+
 
 class UntrustedCodeError(UserError):
-    """The code of a run that may not be executed. The message names the file and says how to allow it."""
+    """Code that may not be executed. The message names the file, and says how to allow it."""
 
-    def __init__(self, file: Path, kind: str) -> None:
+    def __init__(self, file: Path, kind: str, allow: str = _OF_RUNS) -> None:
         super().__init__(
-            f"the {kind} '{file}' of a run is code that no experiment here has named: read it, and allow it with "
-            "--trust (fedflat analyse, verify; in Python: fedflat.load_run(..., trust=True))"
+            f"the {kind} '{file}' is code that no experiment here has named: read it, and allow it with {allow}"
         )
 
 
@@ -49,3 +50,9 @@ def is_trusted(source: bytes) -> bool:
     except (RuntimeError, UserError):  # no home folder; no such folder; another user may have made it
         return digest in _trusted
     return digest in _trusted or (folder / digest).is_file()
+
+
+def require_trusted(file: Path, source: bytes, kind: str) -> None:
+    """An `UntrustedCodeError` if the source of a file may not be executed."""
+    if not is_trusted(source):
+        raise UntrustedCodeError(file, kind)

@@ -1,18 +1,15 @@
 """User-defined Python files: how they are executed, and how their errors are reported in one line."""
 
 import ast
-import importlib.util
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from bench.code.modules import checked_imports, place
+from bench.code.trusted_code import require_trusted
 from bench.input.content import short_hash
 from bench.input.errors import UserError
-
-_PROVIDED = sys.stdlib_module_names | {"analysis", "bench", "fedflat"}
-_INSTALLED = {"site-packages", "dist-packages"}
 
 
 class FailingCodeError(UserError):
@@ -28,15 +25,18 @@ def check_suffix(file: Path, kind: str) -> None:
 def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleType:
     """Execute the source as a module and return the module; its relative imports start from `package`.
 
-    The executed bytes are exactly the hashed bytes: Python's import could use cached bytecode instead.
+    The executed bytes are exactly the hashed bytes: Python's import could use cached bytecode instead. An
+    `UntrustedCodeError` if the source is not trusted.
     """
     check_suffix(file, kind)
+    require_trusted(file, source, kind)
     module = ModuleType(f"fedflat_user_{file.stem}_{short_hash(source)}")
     module.__file__ = str(file)
     module.__package__ = package
     sys.modules[module.__name__] = module  # pydantic looks up annotations there
     try:
-        exec(compile(source, str(file), "exec", dont_inherit=True), module.__dict__)
+        with checked_imports():
+            exec(compile(source, str(file), "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         raise failure(file, kind, error) from None
@@ -60,42 +60,19 @@ def refuse_own_imports(file: Path, source: bytes, kind: str) -> None:
     The identity of a run contains the hash of this file only.
     """
     folder = file.parent.resolve()
-    for line, name in sorted(_imported(ast.parse(source))):
-        place = _place(name)
-        if place is not None and place.is_relative_to(folder):
-            raise OwnImportError(file, kind, str(place.relative_to(folder)), line)
+    for line, name in sorted(imported(ast.parse(source))):
+        there = place(name)
+        if there is not None and there.is_relative_to(folder):
+            raise OwnImportError(file, kind, str(there.relative_to(folder)), line)
 
 
-def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The lines of imports, and the packages or modules of the highest level that they name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
             yield node.lineno, node.module.partition(".")[0]
-
-
-def _place(name: str) -> Path | None:
-    """Where a module or package of the user is; None if it is part of Python or FedFlat, or installed, or not there."""
-    try:
-        spec = None if name in _PROVIDED else importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or not (places := [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]):
-        return None
-    place = Path(places[0]).resolve()
-    return None if _INSTALLED & set(place.parts) else place
-
-
-@contextmanager
-def current_folder_importable() -> Iterator[None]:
-    """In the block, modules of the current folder can be imported; modules of other folders take precedence."""
-    folder = str(Path.cwd())
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)
 
 
 def failure(file: Path, kind: str, error: BaseException) -> FailingCodeError:

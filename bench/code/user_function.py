@@ -1,21 +1,22 @@
 """A function in a user-defined Python file, which a configuration names: a model, or a data set."""
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field, model_validator
 
+from bench.code.modules import checked_imports, found
+from bench.code.named_code import CodeFile, NamedCode
+from bench.code.user_code import check_suffix, failure, refuse_own_imports, run_file
 from bench.input.content import code_hash, expanded, read_own, short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
-from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, refuse_own_imports, run_file
 
 T = TypeVar("T")
 
 
-class UserFunction(Frozen):
+class UserFunction(NamedCode, Frozen):
     """A `function` of a file or module; modules may be in the current folder. `noun` names its result in messages.
 
     The identity of a run depends on `code`, the hash of this file, and on the name of the function. It does not depend
@@ -60,6 +61,11 @@ class UserFunction(Frozen):
         """The kind of the file in messages, such as "model file"."""
         return f"{cls.noun} file"
 
+    @property
+    def code_file(self) -> CodeFile | None:
+        """The file, if it is given."""
+        return None if self.file is None else CodeFile(self.kind_of_file(), self.file, self.code)
+
     def source(self) -> bytes:
         """The content of the file. A `UserError` if it cannot be read, or was edited after the command had started."""
         assert self.file is not None  # validated
@@ -78,7 +84,7 @@ class UserFunction(Frozen):
         """
         assert self.file is not None  # validated
         kind, source = self.kind_of_file(), self.source()
-        with current_folder_importable():
+        with checked_imports(from_current_folder=True):
             module = run_file(self.file, source, kind, (self.module or "").rpartition(".")[0])
             if self.module is None:
                 refuse_own_imports(self.file, source, kind)
@@ -92,28 +98,11 @@ class UserFunction(Frozen):
                 raise failure(self.file, kind, error) from None
 
 
-def parse_reference(text: str, noun: str) -> dict[str, str]:
-    """The fields of a user-defined function for path/to/file.py:function, or for package.module:function."""
-    place, _, function = text.rpartition(":")
-    if not place or not function:
-        raise UserError(
-            f"{noun} '{text}': a user-defined {noun} must be path/to/file.py:function or package.module:function"
-        )
-    return {"file" if place.endswith(".py") or "/" in place else "module": place, "function": function}
-
-
 def _file_of(module: str, noun: str) -> Path:
-    """The source file of a module. The module's packages are imported, but the module is not."""
-    with current_folder_importable():
-        importlib.invalidate_caches()
-        try:
-            found = importlib.util.find_spec(module)
-        except ModuleNotFoundError:  # its package
-            found = None
-        except Exception as error:
-            raise UserError(f"the {noun}'s module '{module}' cannot be found: {reason(error)}") from None
-    if found is None:
+    """The source file of a module. Neither it nor its packages are imported."""
+    spec = found(module)
+    if spec is None:
         raise UserError(f"the {noun}'s module '{module}' is neither on Python's path nor in the current folder")
-    if found.origin is None or not found.has_location:
+    if spec.origin is None or not spec.has_location:
         raise UserError(f"the {noun}'s module '{module}' is not a Python file")
-    return Path(found.origin)
+    return Path(spec.origin)

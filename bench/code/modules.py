@@ -1,0 +1,141 @@
+"""Modules of users by their names: where they are, without importing anything; and imports, of trusted code only."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from bench.code.trusted_code import require_trusted
+
+PROVIDED = sys.stdlib_module_names | {"analysis", "bench", "fedflat"}
+"""Names of packages and modules that are part of Python or FedFlat."""
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+KIND = "module"
+
+
+def found(module: str) -> ModuleSpec | None:
+    """Where a module is, on Python's path or else in the current folder; None if it is not there.
+
+    Neither the module nor its packages are imported.
+    """
+    top, *below = module.split(".")
+    importlib.invalidate_caches()
+    try:
+        spec = importlib.util.find_spec(top) or _in(_current_folder(), top)
+    except (ImportError, ValueError):  # such as an empty name
+        return None
+    name = top
+    for part in below:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    return spec
+
+
+def files_of(spec: ModuleSpec) -> list[Path]:
+    """The Python file of a module, or all Python files of a package."""
+    folders = list(map(Path, spec.submodule_search_locations or ()))
+    file = [Path(spec.origin)] if spec.has_location and spec.origin is not None else []
+    return list(dict.fromkeys([*file, *(one for folder in folders for one in sorted(folder.rglob("*.py")))]))
+
+
+def place(name: str) -> Path | None:
+    """Where a package or module of the highest level is.
+
+    None: it is part of Python or FedFlat, installed, or absent.
+    """
+    spec = None if name in PROVIDED else found(name)
+    if spec is None:
+        return None
+    places = [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+    first = Path(places[0]).resolve() if places else None
+    return None if first is None or _INSTALLED & set(first.parts) else first
+
+
+def is_of_current_folder(name: str) -> bool:
+    """Whether a package or module of the highest level is one of the user in the current folder."""
+    there = place(name)
+    return there is not None and there.parent == _current_folder()
+
+
+def _current_folder() -> Path | None:
+    """None: it was deleted."""
+    try:
+        return Path.cwd().resolve()
+    except OSError:
+        return None
+
+
+def _in(folder: Path | None, name: str) -> ModuleSpec | None:
+    """Where a package or module of the highest level is in a folder."""
+    return None if folder is None else PathFinder.find_spec(name, [str(folder)])
+
+
+@contextmanager
+def checked_imports(*, from_current_folder: bool = False) -> Iterator[None]:
+    """In the block, modules of the current folder are imported only if their code is trusted.
+
+    They can be imported if `from_current_folder`, or if Python's path has that folder; modules of other folders take
+    precedence.
+    """
+    finder = _Finder(importable=from_current_folder)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Finder(MetaPathFinder):
+    """Finds modules as all other finders do, and checks those of the current folder."""
+
+    def __init__(self, *, importable: bool) -> None:
+        self._folder = _current_folder()
+        self._importable = importable
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module, whose code is checked when it is executed; None if it is not one of the current folder."""
+        top = fullname.partition(".")[0]
+        if top in PROVIDED:
+            return None
+        others = (finder for finder in sys.meta_path if not isinstance(finder, _Finder))
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
+        if spec is None and path is None and self._importable:
+            spec = _in(self._folder, fullname)
+        if spec is None or not spec.has_location or spec.origin is None:
+            return spec
+        file = Path(spec.origin)
+        if not (self._has(file.absolute(), top) or self._has(file.resolve(), top)):  # a link may lead out of the folder
+            return spec
+        if isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _CheckedLoader(fullname, spec.origin)
+        else:  # compiled code
+            require_trusted(file, file.read_bytes(), KIND)
+        return spec
+
+    def _has(self, file: Path, top: str) -> bool:
+        """Whether a file belongs to the module or package `top` of the current folder."""
+        if self._folder is None or not file.is_relative_to(self._folder) or _INSTALLED & set(file.parts):
+            return False
+        return file.relative_to(self._folder).parts[0].partition(".")[0] == top
+
+
+class _CheckedLoader(SourceFileLoader):
+    """Executes the source that it has checked: Python's bytecode files may have been made from another one."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The compiled source; an `UntrustedCodeError` if it is not trusted."""
+        source = self.get_data(self.path)
+        require_trusted(Path(self.path), source, KIND)
+        code: CodeType = compile(source, self.path, "exec", dont_inherit=True)
+        return code

@@ -1,0 +1,155 @@
+"""Code of users is executed only if its content is trusted; looking for a module imports nothing."""
+
+import importlib.util
+import marshal
+import sys
+from importlib._bootstrap_external import _code_to_hash_pyc
+from pathlib import Path
+
+import pytest
+
+from bench.code import trusted_code
+from bench.code.modules import checked_imports, found
+from bench.code.named_code import require_trusted_names, trust_file, trust_named
+from bench.code.trusted_code import UntrustedCodeError, is_trusted, trust
+from bench.code.user_code import run_file
+from bench.input.errors import UserError
+
+EVIL = "open(__file__ + '.executed', 'w').close()\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> Path:
+    """The current folder of a user who trusts nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(trusted_code, "_trusted", set())
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def written(file: Path, text: str = EVIL) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def executed(folder: Path) -> list[str]:
+    return sorted(str(trace.relative_to(folder)) for trace in folder.rglob("*.executed"))
+
+
+def test_only_trusted_content_is_executed(folder):
+    """Wherever it is, and not what is at the place of trusted code."""
+    file = written(folder / "a.py")
+    with pytest.raises(UntrustedCodeError, match=r"^the model file '.*a.py' is code that no experiment here has named"):
+        run_file(file, file.read_bytes(), "model file")
+    assert executed(folder) == []
+    trust(file.read_bytes())
+    with pytest.raises(UntrustedCodeError):
+        run_file(file, b"x = 1\n", "model file")
+    assert run_file(Path("elsewhere.py"), b"" + file.read_bytes(), "model file").__name__.startswith(
+        "fedflat_user_else"
+    )
+
+
+@pytest.mark.parametrize(
+    "module", ["evil", "evil.part", "evil.deep.part", "evil.absent", "absent", "", ".evil", "a..b"]
+)
+def test_looking_for_a_module_imports_nothing(module, folder, monkeypatch):
+    for name in ("evil/__init__.py", "evil/part.py", "evil/deep/__init__.py", "evil/deep/part.py"):
+        written(folder / name)
+    for place in ([], [str(folder)]):
+        monkeypatch.setattr(sys, "path", [*place, *sys.path])
+        spec = found(module)
+        is_there = module.startswith("evil") and "absent" not in module
+        assert (spec is not None) == is_there
+    assert executed(folder) == []
+    assert not [name for name in sys.modules if name.startswith("evil")]
+
+
+SPELLINGS = {
+    "file": lambda file: {"method": {"file": str(file)}},
+    "path": lambda file: {"method": {"file": file}},
+    "short": lambda file: {"parts": {"a": {"model": f"{file}:build"}}},
+    "module": lambda file: [{"module": f"{file.parent.name}.{file.stem}", "function": "build"}],
+    "short module": lambda file: {"dataset": {"name": f"{file.parent.name}.{file.stem}:build"}},
+    "text": lambda file: f"{file}:build",
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+def test_an_experiment_names_code_in_every_spelling(spelling, folder):
+    """All of it becomes trusted if the experiment is the user's; that of a stored one must be."""
+    file = written(folder / "package" / "part.py")
+    with pytest.raises(UntrustedCodeError, match=r"part.py' is code that no experiment here has named: .* with this$"):
+        require_trusted_names(spelling(file), "this")
+    trust_named(spelling(file))
+    require_trusted_names(spelling(file), "this")
+    assert is_trusted(file.read_bytes())
+    assert executed(folder) == []
+
+
+def test_what_is_no_code_is_not_read(folder):
+    written(folder / "a.txt")
+    trust_named(
+        {"file": "a.txt", "title": "a: b", "n": 3, "other": ["x:y", None, {"module": "absent", "file": "b.py"}]}
+    )
+    require_trusted_names({"file": "absent.py", "model": "absent:f"}, "this")
+
+
+def test_trust_includes_what_is_imported_from_the_current_folder(folder):
+    written(folder / "helper.py", "VALUE = 1\n")
+    written(folder / "tools" / "__init__.py", "")
+    written(folder / "tools" / "inner.py", "import helper\nVALUE = helper.VALUE\n")
+    file = written(folder / "sub" / "net.py", "import numpy\nfrom tools.inner import VALUE\n")
+    trust_file(file, "model file")
+    try:
+        with checked_imports(from_current_folder=True):
+            assert run_file(file, file.read_bytes(), "model file").VALUE == 1
+    finally:
+        for name in ("helper", "tools", "tools.inner"):
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", ["helper.py", "helper/__init__.py", "helper/part.py"])
+@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize("on_path", [False, True])
+def test_trusted_code_imports_no_untrusted_module_of_the_current_folder(name, on_path, is_link, folder, monkeypatch):
+    """Also if Python's path has that folder, as in a notebook."""
+    source = b"import helper.part\n" if name == "helper/part.py" else b"import helper\n"
+    trust(source)
+    if name == "helper/part.py":
+        trust(written(folder / "helper" / "__init__.py", "").read_bytes())
+    written(folder / name)
+    if is_link:
+        (folder / name).rename(folder.parent / "real.py")
+        (folder / name).symlink_to(folder.parent / "real.py")
+    if on_path:
+        monkeypatch.syspath_prepend(str(folder))
+    with (
+        checked_imports(from_current_folder=True),
+        pytest.raises(UserError, match=r"fails in line 1: the module '.*' is code that no experiment here has named"),
+    ):
+        run_file(Path("net.py"), source, "model file")
+    assert executed(folder.parent) == []
+    sys.modules.pop("helper", None)
+
+
+def test_bytecode_of_somebody_else_is_not_used(folder):
+    """A cached file may say that it is not to be compared with its source."""
+    helper = written(folder / "helper.py", "VALUE = 1\n")
+    cached = Path(importlib.util.cache_from_source(str(helper)))
+    cached.parent.mkdir()
+    evil = compile(EVIL + "VALUE = 2\n", str(helper), "exec")
+    assert marshal.dumps(evil)
+    cached.write_bytes(_code_to_hash_pyc(evil, importlib.util.source_hash(helper.read_bytes()), False))
+    source = b"import helper\nVALUE = helper.VALUE\n"
+    trust(source)
+    trust(helper.read_bytes())
+    try:
+        with checked_imports(from_current_folder=True):
+            assert run_file(Path("net.py"), source, "model file").VALUE == 1
+    finally:
+        sys.modules.pop("helper", None)
+    assert executed(folder) == []

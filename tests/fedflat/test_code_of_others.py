@@ -1,0 +1,519 @@
+"""No command and no function executes code that a stored run names: every kind of code, in every spelling and place.
+
+Runs of somebody else lie in the results as if they were the wanted ones. Their code, and code of the same names in the
+current folder, leaves a trace when it is executed or imported.
+"""
+
+import ast
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fedflat
+from analysis.analyses import ANALYSES
+from analysis.comparison.tuning.source import TuningSource
+from analysis.provenance.archive import unpack, write_archive
+from analysis.provenance.verify import verify_run
+from bench.code import trusted_code
+from bench.code.named_code import NamedCode
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.results import ResultPaths
+from bench.experiments.run_config import CODE, RunConfig
+from bench.files.csv_json import read_checked_json, write_checked_json
+from bench.input.errors import UserError
+from bench.models import build_model
+from bench.training.directories.shared_runs import shared_runs
+from bench.training.run_directory import RunDirectory, finished_run
+from bench.training.train import train_cell
+from fedflat.cli.app import built
+from tests import commands
+from tests.places import ROOT
+
+CPU = torch.device("cpu")
+SETTING = "digits/dirichlet-0.1/4-of-20"
+SMALL = {
+    "training.rounds": 1,
+    "training.local_epochs": 1,
+    "grid.seeds": [0],
+    "grid.partition": [{"name": "dirichlet", "alpha": 0.1, "clients": 20}],
+    "grid.participation": [{"active": 4}],
+    "evaluation.snapshot_every": 1,
+    "evaluation.local_models": "last",
+    "engine.backend": "loop",
+}
+SET = [f"--set={key}={json.dumps(value)}" for key, value in SMALL.items()]
+
+TRACE = "open(__file__ + '.executed', 'w').close()\n"
+SOURCES = {
+    "dataset": """
+from sklearn.datasets import load_digits
+
+def build():
+    x, y = load_digits(return_X_y=True)
+    x = x.astype("float32").reshape(-1, 1, 8, 8)
+    return {"x_train": x[:1000], "y_train": y[:1000], "x_test": x[1000:], "y_test": y[1000:]}
+""",
+    "model": """
+from torch import nn
+
+def build(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+""",
+    "method": """
+from bench.methods.perturbations.sam import SAM
+from bench.methods.recipe import Components, Recipe
+
+METHOD = Recipe("mine", "Mine", "a test", Components(SAM))
+""",
+}
+"""By section of a run's configuration, code of each kind."""
+
+NAMED = {
+    "dataset": "dataset: code.py:build",
+    "model": "model: code.py:build",
+    "method": "methods: {mine: {file: code.py, hyperparameters: {rho: 0.1}}}",
+}
+"""By section, how an experiment names it."""
+
+Fields = Any
+Spelling = Callable[[dict[str, Any], Path], Fields]
+
+SPELLINGS: Mapping[str, Mapping[str, Spelling]] = {
+    "dataset": {
+        "as it is stored": lambda fields, run: fields,
+        "file, short": lambda fields, run: {"name": f"{run}/dataset.py:build"},
+        "module, short": lambda fields, run: {"name": "evil.dataset:build"},
+        "module": lambda fields, run: {"name": "function", "module": "evil_dataset", "function": "build"},
+        "module without function": lambda fields, run: {"module": "evil.dataset"},
+        "no hash": lambda fields, run: {**fields, "code": None},
+    },
+    "model": {
+        "as it is stored": lambda fields, run: fields,
+        "file, short": lambda fields, run: f"{run}/model.py:build",
+        "module, short": lambda fields, run: "evil.model:build",
+        "module": lambda fields, run: {"module": "evil_model", "function": "build"},
+    },
+    "method": {
+        "as it is stored": lambda fields, run: fields,
+        "other file": lambda fields, run: {**fields, "file": "evil_method.py", "code": None},
+    },
+}
+"""By section, what a stored configuration may have there. All have the identity of the run that was trained."""
+
+FORGED = [(section, spelling) for section, spellings in SPELLINGS.items() for spelling in spellings]
+
+
+def wanted() -> Experiment:
+    return load_experiment("quick", SMALL)
+
+
+def executed(folder: Path) -> list[str]:
+    """The code in a folder that was executed since the last call."""
+    traces = sorted(folder.rglob("*.executed"))
+    for trace in traces:
+        trace.unlink()
+    return [str(trace.relative_to(folder)) for trace in traces]
+
+
+def become_another_user(cache: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("XDG_CACHE_HOME", str(cache))
+    patch.setattr(trusted_code, "_trusted", set())
+
+
+@pytest.fixture(scope="module")
+def made_elsewhere(tmp_path_factory) -> Path:
+    """A folder with a cell of each kind of code, with one run, that another user has trained."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    with pytest.MonkeyPatch.context() as patch:
+        become_another_user(folder / "cache", patch)
+        for section in CODE:
+            own = folder / "own" / section
+            own.mkdir(parents=True)
+            (own / "code.py").write_text(TRACE + SOURCES[section], encoding="utf-8")
+            file = own / "experiments.yaml"
+            file.write_text(f"name: of_{section}\nextends: quick\n{NAMED[section]}\n", encoding="utf-8")
+            experiment = load_experiment(str(file), SMALL)
+            method = "mine" if section == "method" else "fedavg"
+            [path] = [path for path in experiment.paths() if path.endswith(f"/{method}")]
+            train_cell(experiment.name, experiment.cell(path), folder / section, CPU, lambda line: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sent(made_elsewhere, tmp_path_factory) -> Path:
+    """A folder with forged runs, and with modules that they name.
+
+    Those in theirs/ have their own identity. In results/, they have that of the wanted run in this place; so they have
+    in elsewhere/results/, in another experiment.
+    """
+    folder = tmp_path_factory.mktemp("sent")
+    (folder / "evil").mkdir()
+    (folder / "evil" / "__init__.py").write_text(TRACE, encoding="utf-8")
+    for section, source in SOURCES.items():
+        for file in (folder / f"evil_{section}.py", folder / "evil" / f"{section}.py"):
+            file.write_text(TRACE + source, encoding="utf-8")
+    cells = list(wanted().cells().values())
+    assert len(cells) >= len(FORGED), "one cell for each spelling"
+    for cell, (section, spelling) in zip(cells, FORGED, strict=False):
+        for results, experiment in (("results", "quick"), ("elsewhere/results", "other"), ("theirs/results", "theirs")):
+            place = ResultPaths(Path(results)).cell(experiment, cell.path)
+            shutil.copytree(made_elsewhere / section, folder / place)
+            instead_of = None if experiment == "theirs" else cell.runs[0]
+            forge(folder, place / "seed-0", section, SPELLINGS[section][spelling], instead_of)
+    return folder
+
+
+@pytest.fixture
+def received(sent, tmp_path, monkeypatch) -> Path:
+    """That folder as the current one of a user who has received it, and has trusted nothing."""
+    become_another_user(tmp_path / "cache", monkeypatch)
+    folder = Path(shutil.copytree(sent, tmp_path / "received"))
+    executed(folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def forge(folder: Path, run: Path, section: str, spelling: Spelling, instead_of: RunConfig | None) -> None:
+    """Write the code of a run in this spelling, and make it look like the run of another configuration, if any."""
+    config = read_checked_json(folder / run / "config.json", "")
+    write_checked_json(folder / run / "config.json", {**config, section: spelling(config[section], run)})
+    if instead_of is not None:
+        about = read_checked_json(folder / run / "provenance.json", "")
+        write_checked_json(folder / run / "provenance.json", {**about, "identity": instead_of.identity})
+
+
+def paths() -> list[str]:
+    return wanted().paths()[: len(FORGED)]
+
+
+def folders() -> list[str]:
+    """The cells of the runs that look like those of others."""
+    return [f"theirs/results/runs/theirs/{path}" for path in paths()]
+
+
+BASELINES = ["--baselines", str(ROOT / "results" / "baselines" / "bench1d")]
+
+OF_RUNS: Mapping[str, Callable[[], Sequence[Sequence[str]]]] = {
+    "run": lambda: [
+        *(["run", "quick", path, *SET, "--device", "cpu"] for path in paths()),
+        *(["run", "quick", path, *SET, "--device", "cpu", "--replace", "--out", f"new/{path}"] for path in paths()[:1]),
+        *(
+            ["run", "quick", path, *SET, "--device", "cpu", "--out", f"elsewhere/results/runs/quick/{path}"]
+            for path in paths()
+        ),
+    ],
+    "tune": lambda: [["tune", "quick", paths()[0], *SET, "--trials", "2", "--device", "cpu"]],
+    "tuning-report": lambda: [["tuning-report", "quick", "--runs", *SET]],
+    "analyse": lambda: [
+        *(["analyse", "sharpness", folder, "--device", "cpu"] for folder in folders()),
+        *(["analyse", name, folders()[1], "--device", "cpu"] for name in ANALYSES),
+        ["analyse", "interpolation", folders()[0], "--compare-with", folders()[1], "--device", "cpu"],
+    ],
+    "table": lambda: [["table", "quick", "accuracy", *SET]],
+    "figure": lambda: [["figure", "quick", "convergence", *SET]],
+    "report": lambda: [["report", "quick", *SET]],
+    "explore": lambda: [["explore", "quick", *SET]],
+    "summary": lambda: [["summary", "quick", *SET]],
+    "study": lambda: [["study", "quick", "--runs", *SET]],
+    "layouts": lambda: [["layouts", "--pictures", "quick", "--out", "layouts.md"]],
+    "compare": lambda: [
+        *(["compare", path.rpartition("/")[2], "--grid", "quick", *SET, *BASELINES] for path in paths()),
+        *(
+            ["compare", path.rpartition("/")[2], "--grid", "quick", *SET, *BASELINES, "--results", "elsewhere/results"]
+            for path in paths()
+        ),
+    ],
+    "verify": lambda: [["verify", folder, "--device", "cpu"] for folder in ("results/runs", *folders())],
+    "export": lambda: [["export", "quick_table_accuracy", "quick_runs", *SET, "--models"]],
+    "import": lambda: [["import", "archive.zip"]],
+    "plan": lambda: [["plan", "quick_table_accuracy", "--rounds", "1", "--seed", "0", "--device", "cpu"]],
+    "claims": lambda: [["claims", "fedgf", "--set", "training.rounds=1"]],
+    "baselines add": lambda: [
+        ["baselines", "add", "quick", "--grid", "quick", *SET, "--without-analyses", "--baselines", "stored"]
+    ],
+    "baselines add-trials": lambda: [
+        ["baselines", "add-trials", "quick", "--grid", "quick", *SET, "--baselines", "stored"]
+    ],
+    "compositions add": lambda: [["compositions", "add", "quick", "--grid", "quick", *SET, "--stored", "stored"]],
+    "data split": lambda: [["data", "split", "quick", paths()[0], *SET]],
+}
+"""By command that may read runs, the command lines that are tried."""
+
+READS_NO_RUNS = {
+    "analyses": "lists the analyses",
+    "audit": "reads published numbers",
+    "baselines show": "reads the tables of stored runs",
+    "baselines verify": "see test_stored_baselines_name_no_code",
+    "check-method": "executes the method that is its argument",
+    "compositions best": "reads the tables of stored searches",
+    "compositions report": "reads the tables of stored searches and runs",
+    "compositions screening": "reads an experiment",
+    "data check": "executes the data set that is its argument",
+    "data list": "reads the folder of data sets",
+    "data partition": "draws partitions of an experiment",
+    "data prepare": "executes the data set that is its argument",
+    "index": "reads the papers' experiments",
+    "methods": "executes the method that is its argument",
+    "new-method": "writes a file",
+    "published": "reads published numbers",
+    "schema": "prints a schema",
+    "weights download": "reads the folder of data sets",
+    "weights list": "reads the folder of data sets",
+}
+"""Every other command, and why no run matters to it."""
+
+
+def leaves(group: Any, name: str = "") -> Iterator[str]:
+    """The names of all commands."""
+    for word, command in group.commands.items():
+        inner = f"{name} {word}".strip()
+        yield from leaves(command, inner) if hasattr(command, "commands") else [inner]
+
+
+def test_every_command_is_tried_or_reads_no_runs():
+    assert sorted(leaves(built())) == sorted([*OF_RUNS, *READS_NO_RUNS])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", OF_RUNS)
+def test_no_command_executes_code_of_stored_runs(command, received):
+    """It ends well or with a line; it is tried on the received folder and on the same in an archive."""
+    if command == "import":
+        files = {str(file.relative_to(received)): file for file in sorted(received.rglob("*")) if file.is_file()}
+        write_archive(received / "archive.zip", {name: file for name, file in files.items() if name != "archive.zip"})
+    for words in OF_RUNS[command]():
+        done = commands.fedflat(*words)
+        assert done.returncode in (0, 2), done
+        assert "Traceback" not in done.stderr + done.stdout, done
+        assert executed(received) == [], words
+
+
+@pytest.mark.long
+def test_no_snakemake_job_executes_code_of_stored_runs(received):
+    words = ["snakemake", "--cores", "1", "--dry-run", "quick_table_accuracy", "--config", "rounds=1", "seeds=[0]"]
+    done = commands.run(words)
+    assert done.returncode in (0, 1, 2), done
+    assert executed(received) == []
+
+
+OF_PYTHON: Mapping[str, Callable[[], object]] = {
+    "runs": lambda: fedflat.runs("quick", overrides=SMALL),
+    "metrics": lambda: fedflat.metrics("quick", overrides=SMALL),
+    "analysis": lambda: fedflat.analysis("quick", "sharpness", overrides=SMALL),
+    "load_run": lambda: [tried(lambda run=run: fedflat.load_run(run).config) for run in stored_runs()],
+    "load_model": lambda: [tried(lambda run=run: fedflat.load_model(run)) for run in stored_runs()],
+    "Run": lambda: [tried(lambda run=run: fedflat.Run(run).data()) for run in stored_runs()],
+}
+TAKES_NO_RUNS = {
+    "EngineChoice", "SimulationResult", "UserError", "__version__",
+    "hessian", "sharpness", "simulate", "surface", "tensorboard",
+}  # fmt: skip
+"""Names of the Python API that take no experiment and no path of a run."""
+
+
+def stored_runs() -> list[Path]:
+    return [Path(folder) / "seed-0" for folder in folders()]
+
+
+def tried(read: Callable[[], object]) -> str:
+    """The line with which a function refuses."""
+    try:
+        read()
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def test_every_function_is_tried_or_takes_no_runs():
+    assert sorted(fedflat.__all__) == sorted([*OF_PYTHON, *TAKES_NO_RUNS])
+
+
+@pytest.mark.parametrize("name", OF_PYTHON)
+def test_no_function_executes_code_of_stored_runs(name, received):
+    tried(OF_PYTHON[name])
+    assert executed(received) == []
+
+
+def test_no_reader_of_runs_executes_their_code(received):
+    """Each run is refused in one line."""
+    for run, cell in zip(stored_runs(), wanted().cells().values(), strict=False):
+        other = cell.runs[0].with_seed(1)
+        for read in (
+            lambda run=run: RunDirectory(run).config,
+            lambda run=run, other=other: finished_run(run, other),
+        ):
+            assert len(tried(read).splitlines()) == 1
+        list(shared_runs(cell.runs[0], run))
+        verdict = str(verify_run(run, 1, lambda _: CPU))
+        assert len(verdict.splitlines()) == 1
+        assert "rounds" not in verdict.partition("not verified")[0]
+    assert executed(received) == []
+
+
+@pytest.mark.parametrize("section", CODE)
+def test_trusted_runs_are_read(section, made_elsewhere, tmp_path, monkeypatch):
+    """With `trust`, or if an own experiment has named a file with the same content."""
+    become_another_user(tmp_path / "cache", monkeypatch)
+    run = Path(shutil.copytree(made_elsewhere / section, tmp_path / "cell")) / "seed-0"
+    assert "is code that no experiment here has named" in tried(lambda: fedflat.load_run(run).config)
+    load_experiment(str(made_elsewhere / "own" / section / "experiments.yaml"), SMALL)
+    executed(made_elsewhere)
+    assert fedflat.load_run(run).config.seed == 0
+    become_another_user(tmp_path / "another cache", monkeypatch)
+    assert fedflat.load_run(run, trust=True).config.seed == 0
+    assert executed(made_elsewhere) == []
+
+
+# New kinds of code
+
+
+def named_code(model: Any, known: set[type]) -> Iterator[type]:
+    """All configurations below a model that name code, at any depth."""
+    known.add(model)
+    for field in model.model_fields.values():
+        for cls in classes(field.annotation, *field.metadata):
+            if issubclass(cls, NamedCode):
+                yield cls
+            if hasattr(cls, "model_fields") and cls not in known:
+                yield from named_code(cls, known)
+
+
+def classes(*annotations: Any) -> Iterator[type]:
+    for annotation in annotations:
+        if isinstance(annotation, type):
+            yield annotation
+        yield from classes(*getattr(annotation, "__args__", ()), *getattr(annotation, "models", ()))
+
+
+def test_every_configuration_that_names_code_is_a_section_of_a_run():
+    """So the gate for stored configurations, which goes through the sections, knows it; and it is tried above."""
+    assert set(named_code(RunConfig, set())) == set(CODE.values())
+    assert set(SOURCES) == set(NAMED) == set(SPELLINGS) == set(CODE)
+
+
+EXECUTES = {
+    "exec", "eval", "compile", "__import__", "import_module", "locate", "import_string",
+    ".exec", ".eval_module", ".import_module", ".exec_module", ".load_module", ".run_path", ".run_module", ".locate",
+}  # fmt: skip
+"""Functions, and methods with a point, that execute code or import by name."""
+
+KNOWN = {
+    ("bench/code/user_code.py", "exec"), ("bench/code/user_code.py", "compile"),  # behind the gate
+    ("bench/code/modules.py", "compile"),  # behind the gate
+    ("bench/input/registry.py", ".import_module"),  # packages of FedFlat
+    ("fedflat/__init__.py", "import_module"),  # names of FedFlat
+    ("fedflat/command_server.py", ".import_module"),  # modules of FedFlat
+    ("bench/data/sources/cifar.py", ".import_module"),  # NumPy, for CIFAR's pickles, which have published checksums
+    ("bench/host/torchvision_compat.py", ".import_module"),  # torchvision
+}  # fmt: skip
+PICKLES = {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+
+RUNNERS = {
+    "bench/code/user_function.py": "models and data sets",
+    "bench/methods/user_file.py": "methods",
+    "fedflat/round_logs.py": "loggers, which only the command line names",
+}
+"""The files that execute code of users, and what it is."""
+
+
+def calls() -> Iterator[tuple[str, str]]:
+    """The file and the name of every call of a function in the project; names of methods begin with a point."""
+    for package in ("bench", "analysis", "fedflat"):
+        for file in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_bytes())):
+                if isinstance(node, ast.Call):
+                    name = node.func.id if isinstance(node.func, ast.Name) else f".{getattr(node.func, 'attr', '')}"
+                    yield str(file.relative_to(ROOT)), name
+
+
+def imported_names() -> Iterator[tuple[str, str]]:
+    """The file and the top-level name of every import."""
+    for package in ("bench", "analysis", "fedflat"):
+        for file in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_bytes())):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+                yield from ((str(file.relative_to(ROOT)), name.partition(".")[0]) for name in names)
+
+
+def test_code_is_executed_in_one_place_only():
+    """A new place that executes code, or a new kind of code, must pass the gate, and be tried above."""
+    found = set(calls())
+    assert {one for one in found if one[1] in EXECUTES} == KNOWN
+    assert {file for file, name in found if name == "run_file"} == set(RUNNERS)
+
+
+def test_no_pickles_are_read():
+    """Those of CIFAR have published checksums; the other file names an error of torch."""
+    assert {file for file, name in imported_names() if name in PICKLES} == {
+        "bench/data/sources/cifar.py",
+        "bench/models/weights.py",
+    }
+
+
+# Stored experiments, and modules that code imports
+
+
+def test_a_stored_search_executes_no_code(received):
+    """Snakemake and the report on tuning read results/tuning/EXPERIMENT/tuned.yaml, which may be somebody else's."""
+    tuned = ResultPaths(Path("new")).tuned("quick")
+    tuned.parent.mkdir(parents=True)
+    method = f"mine: {{file: {received}/evil_method.py, hyperparameters: {{rho: 0.1}}}}"
+    tuned.write_text(f"name: quick_tuned\nextends: quick\nmethods: {{{method}}}\n", encoding="utf-8")
+    table = ResultPaths(Path("new")).metrics("quick_tuned", f"{SETTING}/mine")
+    done = commands.run(["snakemake", "--cores", "1", "--dry-run", str(table), "--config", "results=new"])
+    assert done.returncode == 2, done
+    assert "evil_method.py' is code that no experiment here has named: read it, and allow it with a comm" in done.stderr
+    source = TuningSource("quick", Path("new"), {}, from_runs=True)
+    with pytest.raises(UserError, match="is code that no experiment here has named"):
+        _ = source.tuned_experiment.experiment
+    assert executed(received) == []
+    commands.fedflat("summary", tuned)  # the user names the experiment
+    assert executed(received) == ["evil_method.py.executed"]
+    assert source.tuned_experiment.experiment.name == "quick_tuned"
+
+
+def test_stored_baselines_name_no_code(received):
+    from analysis.provenance.stored_runs import configuration
+
+    for section, spelling in FORGED:
+        run = next(Path().glob("results/runs/quick/*/*/*/*/seed-0"))
+        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+        clean = json.loads(wanted().cell(paths()[0]).runs[0].canonical_json())
+        fields = SPELLINGS[section][spelling](config[section], run) if isinstance(config[section], dict) else None
+        stored = {"configuration": json.dumps({**clean, section: fields}), "seed": 0, "identity": "any"}
+        assert tried(lambda stored=stored: configuration(stored))
+    assert executed(received) == []
+
+
+def test_trusted_code_imports_no_other_code_of_the_current_folder(tmp_path, monkeypatch):
+    """The user trusts a model that imports a module; the folder of somebody else has another module of this name."""
+    become_another_user(tmp_path / "cache", monkeypatch)
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    for folder, parts in ((mine, "WIDTH = 9\n"), (theirs, TRACE + "WIDTH = 8\n")):
+        (folder / "nets").mkdir(parents=True)
+        (folder / "nets" / "__init__.py").touch()
+        (folder / "nets" / "parts.py").write_text(parts, encoding="utf-8")
+        source = SOURCES["model"].replace("from torch", "from .parts import WIDTH\nfrom torch")
+        (folder / "nets" / "net.py").write_text(source, encoding="utf-8")
+    monkeypatch.chdir(mine)
+    config = load_experiment("quick", {**SMALL, "model": "nets.net:build"}).cell(paths()[0]).runs[0]
+    build_model(config.model, (1, 8, 8), 10, 0)
+    monkeypatch.chdir(theirs)
+    for module in ("nets", "nets.parts"):
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(UserError, match=r"the module '.*parts.py' is code that no experiment here has named"):
+        build_model(config.model, (1, 8, 8), 10, 0)
+    assert executed(theirs) == []
+
+
+def test_an_archive_is_unpacked_without_executing_anything(received, tmp_path):
+    write_archive(tmp_path / "one.zip", {"results/dataset.py": received / "evil_method.py"})
+    unpack(tmp_path / "one.zip", tmp_path / "unpacked")
+    assert executed(tmp_path) == []
