@@ -57,6 +57,11 @@ def along(v: Tensor, length: float | Tensor) -> Tensor:
     return v * (length / (norm(v) + EPS))
 
 
+def at_most(number: int | Tensor, most: int) -> int | Tensor:
+    """The smaller one of a number of a client's round, such as its steps, and of `most`."""
+    return number.clamp(max=most) if isinstance(number, Tensor) else min(number, most)
+
+
 class CannotBatchError(Exception):
     """A hook uses something that is only available when clients are trained one at a time."""
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.input.bounds import MOST
-from bench.methods.base import ClientRound, Gradient, Perturbation, along
+from bench.methods.base import ClientRound, Gradient, Perturbation, along, at_most
 from bench.methods.marks import Neutral, Search, Shared
 
 StartRadius = Annotated[float, Shared()]
@@ -22,8 +22,7 @@ def warmed_up(start: float, end: float, t: int | Tensor, warmup: int) -> float |
     """The radius of round t, counted from 0, which rises linearly from `start` to `end` within `warmup` rounds."""
     if warmup <= 1:
         return end
-    share = (t.clamp(max=warmup) if isinstance(t, Tensor) else min(t, warmup)) / warmup
-    return start + share * (end - start)
+    return start + at_most(t, warmup) / warmup * (end - start)
 
 
 class WarmedUpSAM(Perturbation):

@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.input.bounds import Count
-from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
+from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, at_most, norm, unit
 from bench.methods.marks import Neutral, Search
 
 
@@ -63,7 +63,7 @@ class PilotSAM(Perturbation):
             g = client.mini_batch_gradient(w, step)  # zero if the client has fewer steps
             lengths = lengths + norm(g)
             last = torch.where(norm(g) > 0, g, last)
-        h = lengths / torch.as_tensor(client.steps).clamp(max=self.pilot_batches)
+        h = lengths / at_most(client.steps, self.pilot_batches)
         s = unit(last) if self.pilot == "gradient" else -unit(last)
         a = (s * client.received["last_direction"]).sum(-1, keepdim=True)
         score = h * (1 - self.kappa * a).clamp(min=0)

@@ -33,7 +33,7 @@ NETWORKS = {
 
 def benches(method, **changes) -> list[RunSetup]:
     """Those of all three seeds of a cell on digits."""
-    cell = load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}")
+    cell = load_experiment("quick_catalog", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}")
     return [RunSetup.build(config, CPU) for config in cell.runs]
 
 
