@@ -30,6 +30,9 @@ class ForgettingControl(FallingRate):
     client_state: ClassVar[tuple[str, ...]] = ("c_i",)
     server_state: ClassVar[tuple[str, ...]] = ("m_control",)
 
+    lr_ratio: Annotated[float, Search(low=0.01, high=1, log=True)] = Field(
+        ge=0, le=1, description="r: the local rate falls within a round from η_t towards r η_t", examples=[0.1]
+    )
     control_rate: Annotated[float, Search(low=0.05, high=1, log=True)] = Field(
         ge=0, le=1, description="γ: weight of the newest control variates in m", examples=[0.2]
     )

@@ -33,7 +33,7 @@ class WeightedMomentum(Correction):
     server_state: ClassVar[tuple[str, ...]] = ("D", "c")
 
     alpha: Annotated[float, Search(low=0.01, high=0.9, log=True)] = Field(
-        gt=0, lt=1, examples=[0.1], description="weight α of the client's own gradient in round 0"
+        gt=0, lt=1, examples=[0.3], description="weight α of the client's own gradient in round 0"
     )
     alpha_rate: Annotated[float, Search(low=0.001, high=0.1, log=True)] = Field(
         default=0.01, ge=0, le=1, description="λ: speed at which α follows the alignment; 0: α is constant"
