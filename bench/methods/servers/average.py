@@ -2,7 +2,7 @@
 
     w^{t+1} = w^t + η_g Σ p_i Δ_i
 
-MoFedSAM and FedCM print w^{t+1} = w^t − η_g D instead, where D = −Σ p_i Δ_i/Σ_k η_{t,k} (`server_step: literal`).
+MoFedSAM and FedCM print w^{t+1} = w^t − η_g D instead, where D = −Σ p_i Δ_i/(K_i η_t) (`server_step: literal`).
 """
 
 from typing import ClassVar, Literal
