@@ -42,6 +42,11 @@ _BY_DASHES = {
     (1, 2.5): "pentagon",
     (9, 2): "star",
     (8, 2, 1, 2, 1, 2): "hexagon",
+    (10, 1): "hexagon2",
+    (2, 2): "octagon",
+    (4, 1, 1, 1): "triangle-down",
+    (6, 1, 2, 1): "triangle-left",
+    (3, 1, 1, 1, 1, 1): "triangle-right",
 }
 """The points of methods whose lines have no marker, by the dashes of the line."""
 

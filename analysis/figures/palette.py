@@ -20,12 +20,14 @@ Dashes = tuple[float, tuple[float, ...]]
 _HUES = {
     "none": "#555555",
     "sam": "#0072B2",
-    "mixed_sam": "#0072B2",
+    **dict.fromkeys(("mixed_sam", "dp_fedsam", "fedgloss", "fednsam"), "#0072B2"),  # forms of SAM
     "asam": "#CC79A7",
     "lesam": "#D55E00",
     "gf": "#009E73",
     "smoo": "#56B4E9",
     "toga": "#A6761D",
+    "fedscam": "#882255",
+    "fedwmsam": "#999933",
 }
 _OTHER_HUE = "#E69F00"
 
@@ -48,6 +50,11 @@ _LINES = {
     "prox": _Line((0, (3, 1)), 0.3),
     "mimelite": _Line((0, (1, 2.5)), -0.2),
     "adabest": _Line((0, (9, 2)), 0.2),
+    "dp_fedsam": _Line((0, (10, 1)), -0.3),
+    "fedgmt": _Line((0, (2, 2)), 0.25),
+    "fedswa": _Line((0, (4, 1, 1, 1)), 0.1),
+    "fedmoswa": _Line((0, (6, 1, 2, 1)), -0.3),
+    "fedwmsam": _Line((0, (3, 1, 1, 1, 1, 1))),
 }
 _OTHER_LINE = _Line((0, (8, 2, 1, 2, 1, 2)))
 
@@ -61,6 +68,9 @@ _OWN_MARKERS = {
     "adabest": "*",
     "relaxed_contrastive": "p",
     "affine_shift": "h",
+    "fedgmt": "h",
+    "fedgloss": "p",
+    "fednsam": "d",
 }
 
 # Of user-defined methods, in their order; all are solid.

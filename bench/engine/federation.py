@@ -105,10 +105,11 @@ class Federation:
         broadcast = Broadcast(
             method.server.broadcast_model(state.w, state.server), method.broadcast(state.w, state.server)
         )
+        _check_teachers(method, broadcast)
         return [
             LocalWork(
                 self.seed, state.round, i, lr, broadcast, state.clients,
-                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i),
+                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), len(clients),
             )
             for i in sorted(clients)
         ]  # fmt: skip
@@ -120,8 +121,9 @@ class Federation:
 
         Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean distance of w_i⁺ from the
         model that the client received), every broadcast scalar, such as FedGF's c, the round's costs: `download` and
-        `upload` per client, `client_state` and `server_state` in model sizes, `gradients` per local step; and
-        `diverged`, 1 if the next model has a parameter that is not finite, or a buffer that has become so.
+        `upload` per client, `client_state` and `server_state` in model sizes, `gradients` per local step, and, if the
+        loss has teachers, their forward passes per local step as `teacher_passes`; and `diverged`, 1 if the next model
+        has a parameter that is not finite, or a buffer that has become so.
         """
         work = self.work(state, active)
         results = (backend or Loop()).train(self.local, work, probe)
@@ -138,6 +140,9 @@ class Federation:
         about = {
             "weights": self._weights([w.client for w in work]).to(state.w.dtype),
             "steps": torch.tensor([row.steps for row in results], dtype=state.w.dtype),
+            "full_rate_steps": torch.tensor(
+                [self.local.full_rate_steps(row.steps) for row in results], dtype=state.w.dtype
+            ),
         }
         server = ServerRound(
             round=state.round,
@@ -153,6 +158,8 @@ class Federation:
             server_lr=self.step_settings.server_lr,
         )
         for component in method:
+            server.weights = component.client_weights(server)
+        for component in method:
             component.aggregate(server)
         w_next = method.server.step(server)
         if method.swa is not None:
@@ -162,6 +169,7 @@ class Federation:
                 averaged |= method.swa.buffers_after_round(state.round, *buffers, server.state)
             server.state |= averaged
         clients = state.clients.updated({w.client: row.state for w, row in zip(work, results, strict=True)})
+        samples = sum(len(index) for w in work for index in w.batches)
         known: dict[str, float | Tensor] = {
             "active": len(results),
             "lr": work[0].lr,
@@ -170,8 +178,10 @@ class Federation:
             **traffic(broadcast.vectors, [self._sent(row.upload) for row in results], P),
             "client_state": model_sizes([v for row in results for v in row.state.values()], P) / len(results),
             "server_state": model_sizes(server.state.values(), P),
-            "gradients": sum(row.gradient_samples for row in results) / sum(len(b) for w in work for b in w.batches),
+            "gradients": sum(row.gradient_samples for row in results) / samples,
         }
+        if method.loss.teachers:
+            known["teacher_passes"] = sum(row.teacher_samples for row in results) / samples
         scalars: dict[str, float | Tensor] = {
             name: value for name, value in broadcast.vectors.items() if value.numel() == 1 and name != BUFFERS
         }
@@ -198,6 +208,22 @@ class Federation:
             return torch.full((len(active),), 1 / len(active), dtype=torch.float64)
         sizes = torch.tensor([self.client_sizes[i] for i in active], dtype=torch.float64)
         return sizes / sizes.sum()
+
+
+def _check_teachers(method: Method, broadcast: Broadcast) -> None:
+    """A `UserError` if the loss reads a teacher that no component broadcasts, or one of another size than the model."""
+    for name in method.loss.active_teachers():
+        if name not in broadcast.vectors:
+            sent = ", ".join(broadcast.vectors) or "nothing"
+            raise UserError(
+                f"{method.name}: the loss {method.loss.name} reads the teacher '{name}', which no component broadcasts "
+                f"(broadcast: {sent})"
+            )
+        if (size := broadcast.vectors[name].shape) != broadcast.model.shape:
+            raise UserError(
+                f"{method.name}: the teacher '{name}' has the shape {list(size)}, but the parameters of the model have "
+                f"the shape {list(broadcast.model.shape)}"
+            )
 
 
 def _with_buffers(method: Method, objective: Objective) -> Method:

@@ -1,6 +1,6 @@
 """Local training in a round, composed of the method's components; the same code for one client and for a cohort."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,9 +11,10 @@ from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
 from bench.engine.objective import Gradients, Objective
 from bench.engine.step_settings import StepSettings
+from bench.input.errors import UserError
 from bench.methods.base import ClientRound, Loss, Method
 from bench.models.network import Network, Variables
-from bench.numerics.streams import numpy_stream
+from bench.numerics.streams import numpy_stream, torch_stream
 
 AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass over all data"
 """Purposes of random streams. In the keys of dropout draws, the batches of such a pass are steps −1, −2, ..."""
@@ -61,20 +62,33 @@ class LocalTraining:
         q = self.method.correction.direction(g, w, client)
         self.method.loss.step_taken(client)
         settings, proximal = self.step_settings, self.method.correction.proximal()
-        lr = settings.local_rate(client.lr, client.step, client.steps)
+        lr = self.rate(client.lr, client.step, client.steps)
         if settings.local_momentum is None:
             return settings.step(w, q, lr, proximal)
         w, b = settings.momentum_step(w, q, client.scratch.get(LOCAL_MOMENTUM), lr, proximal)
         client.scratch[LOCAL_MOMENTUM] = b
         return w
 
+    def teach(self, objective: Objective, received: Mapping[str, Tensor], x: Tensor) -> dict[str, Tensor]:
+        """The scores of each teacher of the loss on the mini-batch x, given what the client has received."""
+        return {name: objective.teacher_scores(received[name], x) for name in self.method.loss.active_teachers()}
+
+    def rate(self, lr: float | Tensor, step: int | Tensor, steps: int | Tensor) -> float | Tensor:
+        """η_{t,k} of local step k, from 0, of a client with this number of steps; `lr` is η_t."""
+        return self.method.correction.rate(self.step_settings.local_rate(lr, step, steps), step, steps)
+
+    def full_rate_steps(self, steps: int) -> float:
+        """Σ_k η_{t,k}/η_t of a client with this number of steps; exactly this number, if the rate is constant."""
+        return float(sum(self.rate(1.0, step, steps) for step in range(steps)))
+
 
 @dataclass(frozen=True)
 class LocalWork:
     """One client's work in a round: the model it starts from, the states it may read, and the samples of its steps.
 
-    `known` are the states of all clients that have taken part. `batches` has the sample indices `[B]` of each local
-    step, `one_pass` those of all the client's data in batches; both are on the host.
+    `known` are the states of all clients that have taken part, `participants` is the number of active clients of the
+    round. `batches` has the sample indices `[B]` of each local step, `one_pass` those of all the client's data in
+    batches; both are on the host.
     """
 
     seed: int
@@ -85,6 +99,7 @@ class LocalWork:
     known: Mapping[int, Mapping[str, Tensor]]
     batches: Sequence[Tensor]
     one_pass: Sequence[Tensor]
+    participants: int
 
     @property
     def first_time(self) -> bool:
@@ -106,6 +121,16 @@ class LocalWork:
             "draws": {name: torch.from_numpy(draw) for name, draw in drawn.items()},
         }
 
+    def noise(self, method: Method) -> dict[str, Tensor]:
+        """The vectors `[P]` of `ClientRound.noise`, on the host: one draw for each name."""
+        w = self.broadcast.model
+        return {name: self.normal(name, len(w), w.dtype) for component in method for name in component.noises()}
+
+    def normal(self, purpose: str, count: int, dtype: torch.dtype) -> Tensor:
+        """Standard normal numbers for this purpose, round and client."""
+        stream = torch_stream(self.seed, purpose, self.round, self.client)
+        return torch.randn(count, generator=stream, dtype=dtype)
+
     def start(self, method: Method) -> dict[str, Tensor]:
         """The client's vectors at the start of the round, read from the store."""
         return method.start_client(self.broadcast.model) if self.first_time else dict(self.known[self.client])
@@ -116,7 +141,7 @@ class LocalResult:
     """A client's model w_i⁺ after its local steps, its uploads (`model`, `upload`), its new state, its mean loss.
 
     The loss of a step is the mini-batch loss at the point of the step's last gradient: at w + δ for perturbed methods.
-    `gradient_samples` counts the samples of all gradients.
+    `gradient_samples` counts the samples of all gradients, `teacher_samples` those of all forward passes of teachers.
     """
 
     w: Tensor
@@ -126,6 +151,7 @@ class LocalResult:
     state: dict[str, Tensor]
     loss: Tensor
     gradient_samples: int
+    teacher_samples: int
 
     def has_bits_of(self, other: "LocalResult") -> bool:
         """Whether model, uploads, state and loss are the same bits: all that the server and later rounds read."""
@@ -166,11 +192,16 @@ class Backend(Protocol):
         ...
 
 
+def after_the_start(w: Tensor, step: int) -> Tensor:
+    """`ClientRound.mini_batch_gradient` once the local steps have begun: a `UserError`."""
+    raise UserError("mini_batch_gradient is possible in start only, before the first local step")
+
+
 class MiniBatchGradient:
     """The gradient on one mini-batch as a function of w `[P]`.
 
     It records the number of `calls`, and `point` and `loss` of the last one. `weights` `[B]` of the samples sum to 1;
-    None: all samples are weighted equally.
+    None: all samples are weighted equally. `teach` returns the scores of the loss's teachers on the mini-batch.
     """
 
     def __init__(
@@ -181,21 +212,27 @@ class MiniBatchGradient:
         y: Tensor,
         weights: Tensor | None,
         scratch: dict[str, Tensor],
+        teach: Callable[[Tensor], Variables] | None = None,
     ) -> None:
         self._gradients = gradients
         self._names = loss.variables
         self._scratch = scratch
+        self._teach = teach
+        self._scores: Variables = {}
 
         def value(model: Network, variables: Variables) -> Tensor:
-            return loss.value(model, x, y, weights, variables)
+            return loss.value(model, x, y, weights, {**variables, **self._scores})
 
         self._value = value
+        self._x = x
         self.calls = 0
         self.point: Tensor
         self.loss: Tensor
 
     def __call__(self, w: Tensor) -> Tensor:
         """∇F_i(w); the gradients of the loss's variables are stored in `scratch` as g_<name>."""
+        if self.calls == 0 and self._teach is not None:
+            self._scores = self._teach(self._x)
         self.calls += 1
         self.point = w
         variables = {name: self._scratch[name] for name in self._names}

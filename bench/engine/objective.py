@@ -285,6 +285,17 @@ class Objective:
         return g, loss, others
 
     @torch.no_grad()
+    def teacher_scores(self, v: Tensor, x: Tensor) -> Tensor:
+        """Scores of a mini-batch x by the module in training mode with other parameters v `[P]`, without a gradient.
+
+        Buffers stay as they are, and dropout drops the same numbers as in the gradients of the local step.
+        """
+        module = self._train()
+        buffers = {name: b.clone() for name, b in module.named_buffers()}
+        with Im2col() if self.im2col else nullcontext():
+            return Network(module, {**self.layout.split(v), **buffers}, self.precision)(x)
+
+    @torch.no_grad()
     def logits(self, w: Tensor, x: Tensor, batch_size: int = 2000) -> Tensor:
         """Model outputs `[B, C]`, computed in batches."""
         model = Network(self.load(w), None, self.precision)

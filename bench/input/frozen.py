@@ -1,8 +1,10 @@
 """The base class of all configurations: immutable, validated, without unknown keys."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, LiteralString, Self, get_args, get_origin
+from weakref import WeakKeyDictionary
 
 from pydantic import (
     BaseModel,
@@ -68,14 +70,17 @@ class Frozen(BaseModel):
     @classmethod
     def _known_keys(cls, data: Any, info: ValidationInfo) -> Any:
         if isinstance(data, Mapping):
-            strange = [key for key in data if key not in cls.model_fields]
+            fields = cls.model_fields
+            strange = [key for key in data if key not in fields]
             if strange:
-                errors = [unknown(f"key of {cls.words()}", key, cls.model_fields) for key in strange]
+                errors = [unknown(f"key of {cls.words()}", key, fields) for key in strange]
                 if not isinstance(info.context, _Collects):
                     raise errors[0]
                 info.context.extend(errors)
-                data = {key: value for key, value in data.items() if key in cls.model_fields}
-            check_bools(cls.model_fields, data, cls.words())
+                data = {key: value for key, value in data.items() if key in fields}
+            if cls not in _KINDS:
+                _KINDS[cls] = kinds(fields)
+            check_bools(_KINDS[cls], data, cls.words)
         return data
 
     @classmethod
@@ -121,19 +126,39 @@ def _class_in_words(cls: type) -> str:
     return " ".join(part if len(part) > 1 and part.isupper() else part.lower() for part in parts)
 
 
-def check_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner: str) -> None:
+@dataclass(frozen=True)
+class _Kind:
+    """Whether a field is a flag, or a number."""
+
+    is_flag: bool
+    is_number: bool
+
+
+def kinds(fields: Mapping[str, FieldInfo]) -> dict[str, _Kind]:
+    """What `check_bools` needs to know of fields."""
+    found = {}
+    for key, field in fields.items():
+        has_bool = _mentions(field.annotation, bool)
+        is_flag = has_bool and not _mentions(field.annotation, int, float, str)
+        found[key] = _Kind(is_flag, not has_bool and _mentions(field.annotation, int, float))
+    return found
+
+
+_KINDS: WeakKeyDictionary[type[BaseModel], dict[str, _Kind]] = WeakKeyDictionary()
+"""Those of each model's fields: an experiment of a paper is validated in thousands of parts."""
+
+
+def check_bools(known: Mapping[str, _Kind], data: Mapping[str, Any], owner: Callable[[], str]) -> None:
     """A `UserError` if true or false is given for a number, or anything else for a flag: pydantic would convert them,
     such as true to 1, and no to false."""
     for key, value in data.items():
-        if key not in fields:
+        if key not in known:
             continue
-        annotation = fields[key].annotation
         values = value if isinstance(value, list | tuple) else [value]
-        is_flag, is_number = _mentions(annotation, bool), _mentions(annotation, int, float)
-        if is_number and not is_flag and any(isinstance(v, bool) for v in values):
-            raise UserError(f"{owner}: {key} = {value!r}: Input should be a number, not true or false")
-        if is_flag and not _mentions(annotation, int, float, str) and not isinstance(value, bool | None):
-            raise UserError(f"{owner}: {key} = {value!r} (allowed: true or false)")
+        if known[key].is_number and any(isinstance(v, bool) for v in values):
+            raise UserError(f"{owner()}: {key} = {value!r}: Input should be a number, not true or false")
+        if known[key].is_flag and not isinstance(value, bool | None):
+            raise UserError(f"{owner()}: {key} = {value!r} (allowed: true or false)")
 
 
 def _mentions(annotation: Any, *types: type) -> bool:

@@ -37,6 +37,9 @@ Aggregation = Literal["uniform", "samples"]
 Gradient = Callable[[Tensor], Tensor]
 """The gradient on one mini-batch, the same at every call, as a function of the flat parameters `[P]`."""
 
+MiniBatchGradientAt = Callable[[Tensor, int], Tensor]
+"""The gradient `[P]` on the mini-batch of a local step, as a function of the flat parameters `[P]` and of the step."""
+
 
 def norm(v: Tensor) -> Tensor:
     """Euclidean norm over all coordinates of the model; the last dimension stays, with size 1."""
@@ -49,9 +52,14 @@ def unit(v: Tensor) -> Tensor:
     return v / (norm(v) + EPS)
 
 
-def along(v: Tensor, length: float) -> Tensor:
+def along(v: Tensor, length: float | Tensor) -> Tensor:
     """length · unit(v), without an intermediate vector for unit(v)."""
     return v * (length / (norm(v) + EPS))
+
+
+def at_most(number: int | Tensor, most: int) -> int | Tensor:
+    """The smaller one of a number of a client's round, such as its steps, and of `most`."""
+    return number.clamp(max=most) if isinstance(number, Tensor) else min(number, most)
 
 
 class CannotBatchError(Exception):
@@ -66,10 +74,12 @@ class ClientRound:
     other broadcast tensors. `state` holds the client's stored tensors; `Component.finish` replaces them. `first_time`
     is true in the client's first round, when `state` is what `Component.start_client` returned. `upload` holds what is
     sent in addition to the model. `scratch` lasts for this round only; its entry local_momentum belongs to the local
-    step. `step` counts the local steps from 0.
+    step. `step` counts the local steps from 0. `full_rate_steps` is Σ_k η_{t,k}/η_t, the number of steps at the rate of
+    the round whose rates have the same sum: `steps`, if the rate is constant. `participants` is the number M of active
+    clients. `noise` holds the vectors that the method's components name in `noises`.
 
-    When clients are trained in a batch, `id` is None, and `round`, `lr` and `steps` are tensors of one number. So is
-    `step` from the second step on, if the step is a CUDA graph.
+    When clients are trained in a batch, `id` is None, and `round`, `lr`, `steps`, `full_rate_steps` and `participants`
+    are tensors of one number. So is `step` from the second step on, if the step is a CUDA graph.
     """
 
     seed: int
@@ -81,12 +91,21 @@ class ClientRound:
     first_time: Tensor
     lr: float | Tensor
     steps: int | Tensor
+    full_rate_steps: float | Tensor
+    participants: int | Tensor
     layout: FlatLayout
     input_shape: tuple[int, ...]
     full_gradient: Gradient
+    mini_batch_gradient: MiniBatchGradientAt
+    noise: Mapping[str, Tensor]
     step: int | Tensor = 0
     scratch: dict[str, Tensor] = field(default_factory=dict)
     upload: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def rate_sum(self) -> float | Tensor:
+        """Σ_k η_{t,k}, the sum of the rates of all local steps of the round: K_i η_t, if the rate is constant."""
+        return self.full_rate_steps * self.lr
 
     def stream(self, purpose: str) -> torch.Generator:
         """A CPU generator for the current step: equal seed, round, client and step give equal numbers."""
@@ -102,8 +121,8 @@ class ServerRound:
     `w` is w^t. `start` is the model that clients started from: w^t, or the look-ahead point of the server. `updates`
     `[M, P]` are Δ_i = w_i⁺ − start of the M active clients. `sent` `[M, P]` are the models that they sent, minus start:
     Δ_i, unless the correction sends another model than w_i⁺. `uploads` are the other uploads, stacked. `weights` `[M]`
-    are the aggregation weights p_i, which sum to 1. `steps` `[M]` are the numbers of local steps K_i. `state` holds the
-    server's tensors: hooks replace them and never change them in place.
+    are the aggregation weights p_i, which sum to 1. `steps` `[M]` are the numbers of local steps K_i, `full_rate_steps`
+    `[M]` are Σ_k η_{t,k}/η_t. `state` holds the server's tensors: hooks replace them and never change them in place.
     """
 
     round: int
@@ -115,6 +134,7 @@ class ServerRound:
     uploads: Mapping[str, Tensor]
     weights: Tensor
     steps: Tensor
+    full_rate_steps: Tensor
     n_clients: int
     lr: float
     server_lr: float
@@ -140,8 +160,11 @@ class ServerRound:
 
     @property
     def mean_direction(self) -> Tensor:
-        """−Σ_i p_i Δ_i / (K_i η_t): the mean update per local step, with the sign and the unit of a gradient."""
-        return self.mean_step / self.lr
+        """−Σ_i p_i Δ_i / Σ_k η_{t,k}: the mean update divided by the sum of the rates of the client's K_i local steps.
+
+        It has the sign and the unit of a gradient. If the rate is constant, it is −Σ_i p_i Δ_i / (K_i η_t).
+        """
+        return -(self.weights / self.full_rate_steps) @ self.updates / self.lr
 
 
 class Component(BaseModel):
@@ -158,6 +181,10 @@ class Component(BaseModel):
     server_state: ClassVar[tuple[str, ...]] = ()
     takes_full_gradient: ClassVar[bool] = False
     """Whether the component calls `ClientRound.full_gradient`. If so, a cohort prepares all data of its clients."""
+    takes_mini_batch_gradient: ClassVar[bool] = False
+    """Whether the component calls `ClientRound.mini_batch_gradient`, which is possible in `start` only."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Components that the component presumes in other slots: their names by slot."""
     weighted_by_samples: ClassVar[bool] = False
     """Whether clients may have unequal weights p_i. A method weights by samples if all its components allow it."""
 
@@ -178,6 +205,25 @@ class Component(BaseModel):
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
         """Runs on the client after its last local step: sets new state and uploads, given the local model w_i⁺."""
+
+    def needs_full_gradient(self) -> bool:
+        """Whether the component calls `ClientRound.full_gradient` with these hyper-parameters."""
+        return self.takes_full_gradient
+
+    def noises(self) -> tuple[str, ...]:
+        """Names of vectors `[P]` of standard normal numbers, which the client gets in `ClientRound.noise`.
+
+        They are drawn anew for each client and round, from a stream with this name: equal seed, round and client give
+        equal numbers, whatever the back end.
+        """
+        return ()
+
+    def client_weights(self, server: ServerRound) -> Tensor:
+        """The aggregation weights `[M]`, which sum to 1: those given by `server.weights`, unless a method has others.
+
+        Runs before `aggregate`. All averages over clients then have these weights.
+        """
+        return server.weights
 
     def aggregate(self, server: ServerRound) -> None:
         """Runs on the server before `Server.step`: sets new server state."""
@@ -204,6 +250,10 @@ class Correction(Component):
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """The direction q of the step, from the gradient g and the (unperturbed) local iterate w."""
         return g
+
+    def rate(self, lr: float | Tensor, step: int | Tensor, steps: int | Tensor) -> float | Tensor:
+        """The rate η_{t,k} of local step k, from 0, of a client with K_i `steps`; `lr` is that of the settings."""
+        return lr
 
     def proximal(self) -> float:
         """The coefficient of w in q. `prox_split` moves this term from the clipped direction to the weight decay."""
@@ -248,6 +298,9 @@ class Loss(Component):
     """Whether it is for labels of pixels only; False: for labels of images only; None: for both."""
     needs_labels: ClassVar[bool] = False
     """Whether it requires labels, and therefore excludes mixup, which produces class probabilities."""
+    teachers: ClassVar[tuple[str, ...]] = ()
+    """Names of broadcast vectors `[P]` that are parameters of teachers. `value` finds the scores of each teacher on the
+    mini-batch in `variables`, under this name. They are computed once per mini-batch, without a gradient."""
     separable: ClassVar[bool] = True
     """Whether it is a (weighted) mean over samples, so that a mini-batch may be padded with samples of weight 0."""
 
@@ -257,6 +310,10 @@ class Loss(Component):
 
         `weights` `[B]` sum to 1; None means equal weights.
         """
+
+    def active_teachers(self) -> tuple[str, ...]:
+        """The teachers whose scores `value` reads with these hyper-parameters."""
+        return self.teachers
 
     def step_taken(self, client: ClientRound) -> None:
         """Runs on the client after each local step."""

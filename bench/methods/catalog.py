@@ -10,27 +10,40 @@ chooses are listed with the experiments of that paper (`paper_tables/`).
 from bench.input.errors import unknown
 from bench.methods.corrections.adabest import FadingMemory
 from bench.methods.corrections.client_momentum import ClientMomentum
+from bench.methods.corrections.clipped_noise import ClippedNoise
+from bench.methods.corrections.dual_only import DualOnly
 from bench.methods.corrections.dyn import DynamicRegulariser
+from bench.methods.corrections.falling_rate import FallingRate
 from bench.methods.corrections.feddc import DriftCorrection
 from bench.methods.corrections.mime import ServerMomentumMimic
+from bench.methods.corrections.moswa import ForgettingControl
 from bench.methods.corrections.prox import Prox
 from bench.methods.corrections.scaffold import ControlVariates
 from bench.methods.corrections.toga_dual import CorrectedDual
+from bench.methods.corrections.wmsam import WeightedMomentum
 from bench.methods.losses.affine_shift import AffineShift
 from bench.methods.losses.relaxed_contrastive import RelaxedContrastive
+from bench.methods.losses.trajectory import TrajectoryTeacher
 from bench.methods.perturbations.asam import ASAM
+from bench.methods.perturbations.dp_sam import PlainOrAdaptiveSAM
 from bench.methods.perturbations.gf import GF
+from bench.methods.perturbations.gloss import WarmedUpSAM
 from bench.methods.perturbations.lesam import LESAM
+from bench.methods.perturbations.nsam import NesterovSAM
 from bench.methods.perturbations.sam import SAM, MixedSAM
+from bench.methods.perturbations.scam import PilotSAM
 from bench.methods.perturbations.smoo import SMOO
 from bench.methods.perturbations.toga import TOGA
+from bench.methods.perturbations.wmsam import MomentumTarget
 from bench.methods.recipe import Components, Recipe
 from bench.methods.servers.adabest import MeanMovement
 from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
 from bench.methods.servers.average import AverageOrDirection
 from bench.methods.servers.dyn import DynServer
+from bench.methods.servers.gloss import GlobalAscent
 from bench.methods.servers.look_ahead import LookAhead
 from bench.methods.servers.momentum import Momentum
+from bench.methods.servers.nsam import NesterovServer
 
 _RECIPES = (
     Recipe("fedavg", "FedAvg", "McMahan et al., AISTATS 2017"),
@@ -121,6 +134,32 @@ _RECIPES = (
         Components(TOGA, CorrectedDual, DynServer),
         takes=("rho", "lam", "kappa", "beta", "direction", "dual_norm", "scale_A"),
     ),
+    Recipe(
+        "dp_fedsam",
+        "DP-FedSAM",
+        "Shi et al., CVPR 2023",
+        Components(PlainOrAdaptiveSAM, ClippedNoise),
+    ),
+    Recipe(
+        "fedgloss",
+        "FedGloSS",
+        "Caldarola et al., CVPR 2025, Alg. 1",
+        Components(WarmedUpSAM, DynamicRegulariser, GlobalAscent),
+        takes=("rho", "rho_g", "lam", "rho_0", "warmup", "server_radius", "dual_norm"),
+        weighting="samples",
+    ),
+    Recipe(
+        "fedgmt",
+        "FedGMT",
+        "Li et al., ICML 2025",
+        Components(correction=DualOnly, server=DynServer, loss=TrajectoryTeacher),
+        takes=("lam", "ema_decay", "weight_kl", "temperature", "server_dual"),
+    ),
+    Recipe("fedswa", "FedSWA", "Liu et al., ICML 2025", Components(correction=FallingRate)),
+    Recipe("fedmoswa", "FedMoSWA", "Liu et al., ICML 2025", Components(correction=ForgettingControl)),
+    Recipe("fedwmsam", "FedWMSAM", "Li et al., NeurIPS 2025", Components(MomentumTarget, WeightedMomentum)),
+    Recipe("fednsam", "FedNSAM", "Liu et al., 2026", Components(NesterovSAM, server=NesterovServer)),
+    Recipe("fedscam", "FedSCAM", "Rahil et al., 2025, as restated by a third party", Components(PilotSAM)),
 )
 
 CATALOG: dict[str, Recipe] = {recipe.name: recipe for recipe in _RECIPES}

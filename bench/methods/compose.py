@@ -69,8 +69,8 @@ def _with(components: Components, chosen: Mapping[str, str]) -> Components:
 def check_fit(components: Components) -> None:
     """A `UserError` if components do not fit together.
 
-    The correction must store the client state that the server needs, and two components must not store different state
-    under one name.
+    The correction must store the client state that the server needs, components that others presume must be there, and
+    two components must not store different state under one name.
     """
     needed = set(components.server.needs_client_state)
     if missing := needed - set(components.correction.client_state):
@@ -79,6 +79,13 @@ def check_fit(components: Components) -> None:
             f"server {components.server.name} needs a correction that stores {min(missing)}, which "
             f"{components.correction.name} does not (allowed: {', '.join(fitting)})"
         )
+    chosen = components.by_slot()
+    for slot, component in chosen.items():
+        for other, name in component.needs.items():
+            if not issubclass(chosen[other], SLOTS[other][name]):
+                raise UserError(
+                    f"{slot} {component.name} needs the {other} {name}, not {chosen[other].name} (allowed: {name})"
+                )
     for kind in ("client_state", "server_state"):
         for first, second in itertools.combinations(components.by_slot().values(), 2):
             common = [cls for cls in first.__mro__ if cls in second.__mro__]

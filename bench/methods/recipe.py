@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from bench.input.errors import UserError, unknown
-from bench.input.frozen import as_in_yaml, check_bools, message_of
+from bench.input.frozen import as_in_yaml, check_bools, kinds, message_of
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
 from bench.methods.losses.cross_entropy import CrossEntropy
@@ -86,7 +86,8 @@ class Recipe:
 
     `takes` lists its hyper-parameters; None: all hyper-parameters of its components. If several components have the
     same hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
-    Every method takes `swa`. `costs` are what the author expects.
+    Every method takes `swa`. `costs` are what the author expects. `weighting` are its aggregation weights; None: by
+    samples if all components allow it, else uniform.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Recipe:
     components: Components = field(default_factory=Components)
     takes: tuple[str, ...] | None = None
     costs: Costs | None = None
+    weighting: Aggregation | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Components):
@@ -107,6 +109,8 @@ class Recipe:
     @property
     def aggregation(self) -> Aggregation:
         """The method's own aggregation weights: by samples if all components allow it, else uniform."""
+        if self.weighting is not None:
+            return self.weighting
         components = self.components.by_slot().values()
         return "samples" if all(component.weighted_by_samples for component in components) else "uniform"
 
@@ -151,7 +155,7 @@ class Recipe:
         for key in values:
             if key not in known and key not in separate:
                 raise unknown(f"hyper-parameter of {self.name}", key, [*known, *separate, "swa"])
-        check_bools(known | separate, values, self.name)
+        check_bools(kinds(known | separate), values, lambda: self.name)
         components = self._chosen(values)
         required = components.hyperparameters()
         missing = [name for name in required if name in known and not _is_given(name, components, values)]

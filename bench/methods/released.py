@@ -14,7 +14,7 @@ from bench.input.errors import UserError, unknown
 from bench.methods.catalog import recipe
 
 Sampling = Literal["fixed", "bernoulli"]
-Report = Literal["best", "last", "mean_last_100"]
+Report = Literal["best", "last", "mean_last_50", "mean_last_100"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,49 @@ FEDDC = Code("gaoliang13/FedDC", training={"clip": 10.0, "aggregation": "uniform
 FEDACG = Code("geehokim/FedACG", training={"clip": 10.0, "aggregation": "uniform"})
 FEDRCL = Code("skynbe/FedRCL", training={"clip": 10.0, "lr_decay": 0.998})
 FEDSIM = Code("varnio/fedsim")
+DP_FEDSAM = Code(
+    "YMJS-Irfan/DP-FedSAM",
+    training={"local_momentum": 0.5, "lr_decay": 0.998, "aggregation": "samples"},
+    sampling="fixed",
+    not_covered=(
+        "the round is the only seed for sampling clients: every run has the same active clients",
+        "clips BatchNorm's statistics, and adds noise to them, too",
+    ),
+)
+FEDGLOSS = Code(
+    "pietrocagnasso/fedgloss",
+    training={"clip": None, "lr_decay": 1.0, "aggregation": "samples"},
+    sampling="fixed",
+    not_covered=("no guard against a zero update: NaN",),
+)
+FEDGMT = Code(
+    "harrylee999/FL-SAM",
+    training={"local_momentum": 0.9, "aggregation": "samples"},
+    sampling="fixed",
+    report="mean_last_50",
+    not_covered=("the weight decay is 1e-5, a constant of the code",),
+)
+FEDSWA = Code(
+    "junkangLiu0/FedSWA",
+    training={"clip": 10.0, "aggregation": "uniform"},
+    not_covered=("the local rate follows a cosine over the rounds; its decay is ignored",),
+)
+FEDSWA_MAY = replace(
+    FEDSWA,
+    training={**FEDSWA.training, "lr_decay": 0.998},
+    not_covered=("the rate has decayed once before the first round",),
+)
+FEDWMSAM = Code(
+    "Huang-Yongzhi/NeurlPS_FedWMSAM",
+    training={"clip": 10.0, "lr_decay": 0.998, "aggregation": "uniform"},
+    sampling="bernoulli",
+    report="best",
+)
+FEDNSAM = replace(
+    FEDSWA,
+    repository="junkangLiu0/FedNSAM",
+    not_covered=(*FEDSWA.not_covered, "extrapolates BatchNorm's statistics like parameters"),
+)
 
 UNIFORM = {"aggregation": "uniform"}
 SAMPLES = {"aggregation": "samples"}
@@ -196,6 +239,45 @@ RELEASES: dict[str, dict[str, Release]] = {
         "fedlesam": FEDLESAM.bundle(REAL_STEPS, estimate="released_literal", correction_weight=0.1),
     },
     "fedlesam_d": {"fedlesam": FEDLESAM.bundle(training=SPLIT, estimate="released_literal")},
+    "dp_fedsam": {"dp_fedsam": DP_FEDSAM.bundle(clip_scope="tensor", ascent="adaptive")},
+    "fedgloss": {"fedgloss": FEDGLOSS.bundle(server_radius="released", dual_norm="NM")},
+    "fedgmt": {"fedgmt": FEDGMT.bundle()},
+    # Two scripts of one repository: of November 2025 and of May 2025. Some of their values are constants.
+    "fedswa": {
+        "fedswa": replace(
+            FEDSWA.bundle("the local rate is twice the given one, and the server's is 1 by default"),
+            faults={"lr_ratio": 0.0},
+        ),
+        "fedswa_may": FEDSWA_MAY.bundle(),
+    },
+    "fedmoswa": {
+        "fedswa": replace(
+            FEDSWA.bundle(
+                "the server's rate is 1, whatever is given",
+                "c_i belongs to the worker, that is to the client's position in the drawn order",
+                control_start="mean",
+            ),
+            faults={"lr_ratio": 1.0, "control_rate": 0.4},
+        ),
+        "fedswa_may": replace(
+            FEDSWA_MAY.bundle(
+                "c_i belongs to the worker process, unless the same process served the client before",
+                control_norm="trapezoid",
+                control_start="mean",
+            ),
+            faults={"control_rate": 0.1},
+        ),
+    },
+    "fedwmsam": {
+        "fedwmsam": FEDWMSAM.bundle(
+            REAL_STEPS, "D has another factor, the decay of the rate", estimate="released_literal"
+        ),
+    },
+    # Two versions of one script, of November 2025 and of March 2026.
+    "fednsam": {
+        "fednsam": replace(FEDNSAM.bundle(), faults={"rho": 0.05, "beta": 0.85}),
+        "fednsam_march": replace(FEDNSAM.bundle(momentum="last_update"), faults={"rho": 0.05, "beta": 0.85}),
+    },
     "fedgf": {
         "official_fedgf": OFFICIAL_FEDGF.bundle(
             "no guard against a zero update: NaN",

@@ -39,6 +39,7 @@ SYMBOLS = {
     "Δ": "mean update: Σ p_i Δ_i",
     "K_i": "number of local steps of client i",
     "η_t": "local learning rate in round t",
+    "η_{t,k}": "local learning rate in step k of round t; η_t, unless the rate falls within a round",
     "η_g": "learning rate of the server",
     "F_i": "loss of client i",
     "ξ": "mini-batch of the local step",
@@ -163,6 +164,11 @@ def _costs(named: NamedMethod) -> list[str]:
         f"received by a client per round: {costs['download']:.2f}, sent: {costs['upload']:.2f}",
         f"stored by each client: {costs['client_state']:.2f}, by the server: {costs['server_state']:.2f}",
         f"gradients per local step: {costs['gradients']:g}",
+        *(
+            f"forward passes of a teacher per local step: {costs[name]:g}"
+            for name in ("teacher_passes",)
+            if name in costs
+        ),
     ]
 
 

@@ -106,7 +106,7 @@ class Trial:
         """A process that trains into `out`, in a home folder of its own, where this choice was measured."""
         self._homes += 1
         folder = self.folder / f"home-{self._homes}"
-        words = ["fedflat", "run", "quick_all", f"{SETTING}/{self.subject.method}", "--device", "cpu"]
+        words = ["fedflat", "run", "quick_catalog", f"{SETTING}/{self.subject.method}", "--device", "cpu"]
         words += ["--threads", str(self.way.threads), "--out", str(out)]
         words += [f"--set={key}={json.dumps(value)}" for key, value in changes.items()]
         with home(folder, measured, _first_run(self.subject, changes)) as environment:
@@ -147,7 +147,7 @@ def table(outcomes: Iterable[Outcome]) -> str:
 
 
 def _first_run(subject: Subject, changes: Changes) -> RunConfig:
-    return load_experiment("quick_all", changes).cell(f"{SETTING}/{subject.method}").runs[0]
+    return load_experiment("quick_catalog", changes).cell(f"{SETTING}/{subject.method}").runs[0]
 
 
 def _wait_for_work(process: BaseProcess, out: Path) -> None:

@@ -14,7 +14,7 @@ Changes = dict[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A method of the experiment `quick_all` with further settings."""
+    """A method of the experiment `quick_catalog` with further settings."""
 
     name: str
     method: str

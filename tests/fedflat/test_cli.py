@@ -212,8 +212,8 @@ def test_a_run_in_the_way(tmp_path):
 
 def test_methods_lists_the_catalog_and_explains_each():
     listed = fedflat("methods").stdout
-    assert [line.split()[0] for line in listed.splitlines()[1:27]] == list(CATALOG)
-    assert "perturbation: asam, gf, lesam" in listed
+    assert [line.split()[0] for line in listed.splitlines()[1 : 1 + len(CATALOG)]] == list(CATALOG)
+    assert "perturbation: asam, dp_fedsam, fedgloss, fednsam, fedscam, fedwmsam, gf, lesam" in listed
     explained = fedflat("methods", "fedgf").stdout
     for words in (
         "Lee and Yoon", "perturbation: gf", "correction: none", "server: average", "T_D: threshold", "≥ 1",
@@ -222,6 +222,9 @@ def test_methods_lists_the_catalog_and_explains_each():
     ):  # fmt: skip
         assert words in explained
     assert "no released code is known" in fedflat("methods", "fedtoga").stdout
+    assert "There is no privacy accountant" in describe("dp_fedsam")
+    assert "forward passes of a teacher per local step: 1" in describe("fedgmt")
+    assert "the composition of sam, none and look_ahead" in describe("fednsam").replace("\n  ", " ")
 
 
 def test_a_method_is_shown_with_the_symbols_of_its_equations():

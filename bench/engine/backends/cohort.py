@@ -6,7 +6,7 @@ model combines several samples, the rows are computed in groups of equal batch s
 """
 
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ from torch.func import vmap
 from bench.engine.backends.inputs import RoundInputs, RoundPlan, RoundShape
 from bench.engine.backends.prepared import Prepared
 from bench.engine.backends.rows import Rows, apply, concatenate, leaves, take, to_device
-from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
+from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe, after_the_start
 from bench.methods.base import CannotBatchError, ClientRound
 from bench.models.dropout import GivenDraws
+from bench.models.network import Variables
 
 
 class Cohort:
@@ -92,9 +93,11 @@ class CohortRound:
         self.separable = local.is_separable
         self.gradient_calls = [0] * shape.steps
         """The number of gradients in each step."""
+        self.teachers = len(local.method.loss.active_teachers())
         self.sends_w = False
         """Whether clients send w_i⁺ itself."""
-        self._full_passes = 0  # of each row
+        self._before: Counter[int | None] = Counter()
+        """Of each row, the gradients before the first step on the mini-batch of a step; None: passes over all data."""
 
     def __call__(self, inputs: RoundInputs) -> Rows:
         """The results of the rows: `w`, `model`, `loss` (summed over steps), `state`, `upload`."""
@@ -104,6 +107,7 @@ class CohortRound:
     def results(self, ends: Rows) -> list[LocalResult]:
         """One result per row; the vectors are views of the rows."""
         rows = range(len(self.shape.batches))
+        earlier = [self._samples_before(row) for row in rows]
         local = [ends["w"][row] for row in rows]
         sent = local if self.sends_w else [ends["model"][row] for row in rows]
         return [
@@ -115,10 +119,16 @@ class CohortRound:
                 state={name: v[row] for name, v in ends["state"].items()},
                 loss=ends["loss"][row] / len(sizes),
                 gradient_samples=sum(calls * size for calls, size in zip(self.gradient_calls, sizes, strict=False))
-                + self._full_passes * sum(self.shape.passes[row]),
+                + earlier[row],
+                teacher_samples=self.teachers * (sum(sizes) + earlier[row]),
             )
             for row, sizes in enumerate(self.shape.batches)
         ]
+
+    def _samples_before(self, row: int) -> int:
+        """The samples of the gradients of a row before its first step."""
+        sizes = dict(enumerate(self.shape.batches[row])) | {None: sum(self.shape.passes[row])}
+        return sum(count * sizes.get(step, 0) for step, count in self._before.items())
 
     def start(self, inputs: RoundInputs, rows: Rows, state: Rows) -> Rows:
         """What the first step begins with: `w`, `loss`, `scratch`, `state`, `upload`."""
@@ -140,7 +150,7 @@ class CohortRound:
         def of_a_client(client: ClientRound, carried: Rows, batch: Rows) -> Rows:
             nonlocal calls
             client.step = number
-            gradient = self._gradient(client.scratch, batch)
+            gradient = self._gradient(client, batch)
             w = self.local.step(carried["w"], client, gradient)
             calls = gradient.calls
             return self._carried(client, w, carried["loss"] + gradient.loss)
@@ -163,8 +173,8 @@ class CohortRound:
     def _each(
         self, inputs: RoundInputs, function: Callable[..., Rows], rows: Rows, carried: Rows, *others: Rows
     ) -> Rows:
-        """The function of a client, applied to the clients of all rows; their passes over all data are counted."""
-        passes, calls = self._full_passes, 0
+        """The function of a client, applied to the clients of all rows; gradients before the first step are counted."""
+        before, calls = Counter(self._before), 0
 
         def of_a_row(row: Rows, carried: Rows, *others: Rows) -> Rows:
             nonlocal calls
@@ -172,7 +182,7 @@ class CohortRound:
             return function(self._client(inputs, row, carried), carried, *others)
 
         ends = self._mapped(of_a_row, rows, carried, *others)
-        self._full_passes = passes + (self._full_passes - passes) // calls
+        self._before = Counter({k: before[k] + (count - before[k]) // calls for k, count in self._before.items()})
         return ends
 
     def batch(self, own: Rows, dropout: Rows) -> Rows:
@@ -232,8 +242,7 @@ class CohortRound:
 
     def _client(self, inputs: RoundInputs, row: Rows, carried: Rows) -> ClientRound:
         broadcast = inputs.broadcast if self.shape.shared else row["broadcast"]
-        scratch = dict(carried["scratch"])
-        return ClientRound(
+        client = ClientRound(
             seed=0,
             round=inputs.rate["round"],
             id=None,
@@ -243,37 +252,60 @@ class CohortRound:
             first_time=row["first_time"],
             lr=inputs.rate["lr"],
             steps=row["steps"],
+            full_rate_steps=row["full_rate_steps"],
+            participants=row["participants"],
             layout=self.local.objective.layout,
             input_shape=self.local.input_shape,
-            full_gradient=lambda w: self._full_gradient(w, scratch, inputs, row["row"]),
-            scratch=scratch,
+            full_gradient=lambda w: self._full_gradient(w, client, inputs, row["row"]),
+            mini_batch_gradient=(
+                after_the_start
+                if "w" in carried
+                else lambda w, step: self._mini_batch_gradient(w, step, client, inputs, row["row"])
+            ),
+            noise=row["noise"],
+            scratch=dict(carried["scratch"]),
             upload=dict(carried["upload"]),
         )
+        return client
 
-    def _full_gradient(self, w: Tensor, scratch: Rows, inputs: RoundInputs, row: Tensor) -> Tensor:
+    def _full_gradient(self, w: Tensor, client: ClientRound, inputs: RoundInputs, row: Tensor) -> Tensor:
         """∇F_i(w) over all of the client's data. Each batch is prepared for all rows; the client selects its row."""
-        if not any(component.takes_full_gradient for component in self.local.method):
+        if not any(component.needs_full_gradient() for component in self.local.method):
             raise CannotBatchError("a component that calls full_gradient must declare takes_full_gradient = True")
         if not self.separable:
             raise CannotBatchError("full gradients in a cohort need a loss that is a mean over samples")
         if not inputs.passes:
             raise CannotBatchError("in a CUDA graph, full gradients are possible at the start of a round only")
-        # If all rows share w, vmap computes one product of matrices for all rows, whose rounding depends on the number
-        # of rows. This gives each row a w of its own, without a change of bits.
-        w = torch.where(row >= 0, w, w)
-        total = torch.zeros_like(w)
+        total, w = torch.zeros_like(w), of_its_own(w, client)
         rows = len(self.shape.passes)
         for k in range(len(inputs.passes["index"])):
             size = max(sizes[k] for sizes in self.shape.passes if k < len(sizes))
             own = _cut(inputs.passes, k, rows, size)
             batch = self.batch(own, take(inputs.pass_dropout.get(k, {}), slice(rows)))
-            own_batch = apply(lambda v: v.index_select(0, row.view(1))[0], batch)  # v[row] would wait for the number
-            total = total + self._gradient(scratch, own_batch)(w)
-        self._full_passes += 1
+            total = total + self._gradient(client, _of_row(batch, row))(w)
+        self._before[None] += 1
         return total
 
-    def _gradient(self, scratch: Rows, batch: Rows) -> "_DrawnGradient":
-        return _DrawnGradient(self.local, scratch, batch)
+    def _mini_batch_gradient(
+        self, w: Tensor, step: int, client: ClientRound, inputs: RoundInputs, row: Tensor
+    ) -> Tensor:
+        """∇F_i(w) on the mini-batch of a local step; zero if the client has fewer steps, because its weights are."""
+        if not any(component.takes_mini_batch_gradient for component in self.local.method):
+            raise CannotBatchError(
+                "a component that calls mini_batch_gradient must declare takes_mini_batch_gradient = True"
+            )
+        if not self.separable:
+            raise CannotBatchError("mini-batch gradients before the first step need a loss that is a mean over samples")
+        self._before[step] += 1
+        if step >= self.shape.steps:
+            return torch.zeros_like(w)
+        rows, sizes = len(self.shape.batches), self.shape.sizes(step)
+        own = _cut(inputs.steps, step, rows, max(sizes))
+        batch = self.batch(own, take(inputs.dropout.get(step, {}), slice(rows)))
+        return self._gradient(client, _of_row(batch, row))(of_its_own(w, client))
+
+    def _gradient(self, client: ClientRound, batch: Rows) -> "_DrawnGradient":
+        return _DrawnGradient(self.local, client, batch)
 
     @staticmethod
     def _carried(client: ClientRound, w: Tensor, loss: Tensor) -> Rows:
@@ -284,17 +316,36 @@ class CohortRound:
 class _DrawnGradient(MiniBatchGradient):
     """The mini-batch gradient of a row, with its dropout masks."""
 
-    def __init__(self, local: LocalTraining, scratch: Rows, batch: Rows) -> None:
+    def __init__(self, local: LocalTraining, client: ClientRound, batch: Rows) -> None:
         objective = local.objective
+
+        def teach(x: Tensor) -> Variables:
+            received = {name: of_its_own(client.received[name], client) for name in local.method.loss.active_teachers()}
+            return local.teach(objective, received, x)
+
         super().__init__(
-            objective.functional_gradients, local.method.loss, batch["x"], batch["y"], batch["weights"], scratch
-        )
+            objective.functional_gradients, local.method.loss, batch["x"], batch["y"], batch["weights"],
+            client.scratch, teach,
+        )  # fmt: skip
         self._objective = objective
         self._draws = GivenDraws(list(batch["dropout"].values()))
 
     def __call__(self, w: Tensor) -> Tensor:
         with self._objective.drawing(self._draws):
             return super().__call__(w)
+
+
+def of_its_own(w: Tensor, client: ClientRound) -> Tensor:
+    """A vector that all rows may share, as one of the row's own, without a change of bits.
+
+    For a shared one, vmap computes one product of matrices for all rows, whose rounding depends on the number of rows.
+    """
+    return torch.where(client.first_time, w, w)
+
+
+def _of_row(batch: Rows, row: Tensor) -> Rows:
+    """The part of a batch of all rows that belongs to one row; v[row] would wait for the number."""
+    return apply(lambda v: v.index_select(0, row.view(1))[0], batch)
 
 
 def mapped(function: Callable[..., Rows], *rows: Rows) -> Rows:

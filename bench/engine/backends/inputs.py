@@ -63,7 +63,7 @@ class RoundPlan:
     def of(cls, local: LocalTraining, works: Sequence[LocalWork]) -> "RoundPlan":
         """The plan for works in descending order of their numbers of steps."""
         first, dtype = works[0], local.objective.dtype
-        takes_pass = any(component.takes_full_gradient for component in local.method)
+        takes_pass = any(component.needs_full_gradient() for component in local.method)
         shape = RoundShape(
             batches=tuple(tuple(map(len, work.batches)) for work in works),
             passes=tuple(tuple(map(len, work.one_pass)) if takes_pass else () for work in works),
@@ -73,6 +73,11 @@ class RoundPlan:
             "rows": {
                 "first_time": torch.tensor([work.first_time for work in works]),
                 "steps": torch.tensor([len(sizes) for sizes in shape.batches], dtype=dtype),
+                "full_rate_steps": torch.tensor(
+                    [local.full_rate_steps(len(sizes)) for sizes in shape.batches], dtype=dtype
+                ),
+                "participants": torch.tensor([work.participants for work in works], dtype=dtype),
+                "noise": stack([work.noise(local.method) for work in works]),
             },
             "rate": {
                 "lr": torch.tensor(first.lr, dtype=dtype),

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from bench.engine.local import (
     LocalWork,
     MiniBatchGradient,
     Probe,
+    after_the_start,
 )
 from bench.engine.objective import Gradients, Value
 from bench.methods.base import ClientRound
@@ -40,6 +42,7 @@ class Loop:
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """See `Backend`."""
         method, device = local.method, local.objective.device
+        teachers = len(method.loss.active_teachers())
         results: list[LocalResult] = []
         for work, batches in zip(works, self._prepared.take(local, works), strict=True):
             data = _ClientData(local, work, batches)
@@ -47,6 +50,7 @@ class Loop:
             with local.objective.drawing(KeyedDraws(data.dropout_seed, device)):
                 for component in method:
                     component.start(client)
+                client.mini_batch_gradient = after_the_start
                 w = client.w_global
                 loss = torch.zeros((), dtype=w.dtype, device=device)
                 for x, y in data.steps():
@@ -58,12 +62,16 @@ class Loop:
                     w = w_next
                     loss += gradient.loss
                     data.gradient_samples += gradient.calls * len(x)
+                    data.teacher_samples += teachers * len(x)
                 for component in method:
                     component.finish(w, client)
             model, steps = method.correction.uploaded_model(w, client), len(work.batches)
             results.append(
-                LocalResult(w, model, steps, client.upload, client.state, loss / steps, data.gradient_samples)
-            )
+                LocalResult(
+                    w, model, steps, client.upload, client.state, loss / steps,
+                    data.gradient_samples, data.teacher_samples,
+                )
+            )  # fmt: skip
         return results
 
 
@@ -85,10 +93,12 @@ class _ClientData:
         self._scratch: dict[str, Tensor] = {}
         self.step = 0
         self.gradient_samples = 0
+        self.teacher_samples = 0
 
     def client_round(self) -> ClientRound:
         """The `ClientRound` of this client at the start of the round."""
-        local, work = self._local, self._work
+        local, work, steps = self._local, self._work, len(self._work.batches)
+        device, noise = work.broadcast.model.device, work.noise(local.method)
         return ClientRound(
             seed=work.seed,
             round=work.round,
@@ -96,12 +106,16 @@ class _ClientData:
             w_global=work.broadcast.model,
             received=work.broadcast.vectors,
             state=work.start(local.method),
-            first_time=torch.full((), work.first_time, device=work.broadcast.model.device),
+            first_time=torch.full((), work.first_time, device=device),
             lr=work.lr,
-            steps=len(work.batches),
+            steps=steps,
+            full_rate_steps=local.full_rate_steps(steps),
+            participants=work.participants,
             layout=local.objective.layout,
             input_shape=local.input_shape,
             full_gradient=self.full_gradient,
+            mini_batch_gradient=self.mini_batch_gradient,
+            noise=to_device(noise, device) if noise else {},
             scratch=self._scratch,
         )
 
@@ -126,7 +140,9 @@ class _ClientData:
         return self._gradient(self._gradients_of_a_step(), x, y)
 
     def _gradient(self, gradients: Gradients, x: Tensor, y: Tensor) -> MiniBatchGradient:
-        return MiniBatchGradient(gradients, self._local.method.loss, x, y, None, self._scratch)
+        local = self._local
+        teach = partial(local.teach, local.objective, self._work.broadcast.vectors)
+        return MiniBatchGradient(gradients, local.method.loss, x, y, None, self._scratch, teach)
 
     def _gradients_of_a_step(self) -> Gradients:
         """The gradients of a local step, the first of which updates the client's buffers."""
@@ -156,8 +172,23 @@ class _ClientData:
         for x, y in self._inputs(batches, prepared, itertools.count(-1, -1)):
             gradient = self._gradient(self._gradients_of_a_pass(), x, y)
             total = torch.add(total, gradient(w), alpha=len(x) / samples)
-        self.gradient_samples += samples
+        self._count(samples)
         return total
+
+    def mini_batch_gradient(self, w: Tensor, step: int) -> Tensor:
+        """∇F_i(w) `[P]` on the mini-batch of a local step, before the first one; zero if the client has fewer steps."""
+        if step >= len(self._work.batches):
+            return torch.zeros_like(w)
+        x, y = next(itertools.islice(self.steps(), step, None))
+        g = self._gradient(self._gradients_of_a_pass(), x, y)(w)
+        self.step = 0
+        self._count(len(x))
+        return g
+
+    def _count(self, samples: int) -> None:
+        """Count a gradient before the first step."""
+        self.gradient_samples += samples
+        self.teacher_samples += samples * len(self._local.method.loss.active_teachers())
 
     def dropout_seed(self) -> int:
         """The seed of the dropout draws of the current step."""

@@ -116,8 +116,8 @@ class StaticRound:
         for places, values in given:
             apply(_copy, places, values)
         apply(Tensor.zero_, own.steps)  # zeros are valid for every size of mini-batch; draws of earlier rounds are not
-        takes_pass = any(component.takes_full_gradient for component in self._local.method)
-        if takes_pass:  # not captured: a pass has another number of mini-batches in each round
+        if any(c.needs_full_gradient() or c.takes_mini_batch_gradient for c in self._local.method):
+            # not captured: a round has another number of mini-batches each time, and a graph only those of one step
             self._started = self._store(computation.start(inputs, computation.rows(inputs), inputs.state), count)
             return
 

@@ -1,6 +1,6 @@
 """Client momentum: a mixture with the last global direction D (FedCM, Xu et al. 2021; MoFedSAM, Qu et al. 2022).
 
-q = α g + (1−α) D;     D ← −Σ p_i Δ_i/(K_i η_t)
+q = α g + (1−α) D;     D ← −Σ p_i Δ_i/Σ_k η_{t,k}, which is K_i η_t if the rate is constant during the round
 """
 
 from collections.abc import Mapping
@@ -33,5 +33,5 @@ class ClientMomentum(Correction):
         return torch.lerp(client.received["direction"], g, self.alpha)
 
     def aggregate(self, server: ServerRound) -> None:
-        """D ← −Σ p_i Δ_i/(K_i η_t)."""
+        """The new D."""
         server.state["D"] = server.mean_direction

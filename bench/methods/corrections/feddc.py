@@ -1,9 +1,9 @@
 """FedDC: FedDyn's correction plus SCAFFOLD's control variates (Gao et al., CVPR 2022, as released).
 
     q = g + λ (H_i + w − w^t) + c − c_i
-    H_i ← H_i + Δ_i;   c_i⁺ = c_i − c − Δ_i/(K_i η_t);   c ← c + (1/N) Σ (c_i⁺ − c_i)
+    H_i ← H_i + Δ_i;   c_i⁺ = c_i − c − Δ_i/Σ_k η_{t,k};   c ← c + (1/N) Σ (c_i⁺ − c_i)
 
-The printed form drops the older control variates (`last_update`: c_i⁺ = −Δ_i/(K_i η_t)) and averages the duals of the
+The printed form drops the older control variates (`last_update`: c_i⁺ = −Δ_i/Σ_k η_{t,k}) and averages the duals of the
 active clients (`server_dual: active`). The paper defines both for full participation only. The release also divides λ
 and c by the client's relative size, which is 1 in all partitions of the papers; this division is left out.
 """
@@ -42,7 +42,7 @@ class DriftCorrection(DynamicRegulariser):
         """Stores H_i and c_i⁺; uploads c_i⁺ − c_i."""
         super().finish(w, client)
         c_i = client.state["c_i"]
-        c_i_new = -(w - client.w_global) / (client.steps * client.lr)
+        c_i_new = -(w - client.w_global) / client.rate_sum
         if self.control == "accumulated":
             c_i_new = c_i - client.received["control"] + c_i_new
         client.upload["control_change"] = c_i_new - c_i

@@ -1,7 +1,9 @@
 """SCAFFOLD: control variates against client drift (Karimireddy et al. 2020, option II).
 
 q = g − c_i + c
-c_i⁺ = c_i − c − Δ_i/(K_i η_t), of which c_i⁺ − c_i is uploaded;   c ← c + (1/N) Σ_{i∈S} (c_i⁺ − c_i)
+c_i⁺ = c_i − c − Δ_i/Σ_k η_{t,k}, of which c_i⁺ − c_i is uploaded;   c ← c + (1/N) Σ_{i∈S} (c_i⁺ − c_i)
+
+The paper's K_i η_t is this sum of the rates of the local steps, if the rate is constant during the round.
 """
 
 from collections.abc import Mapping
@@ -40,7 +42,7 @@ class ControlVariates(Correction):
     def finish(self, w: Tensor, client: ClientRound) -> None:
         """Stores c_i⁺ and uploads c_i⁺ − c_i."""
         c, c_i = client.received["control"], client.state["c_i"]
-        c_i_new = c_i - c - (w - client.w_global) / (client.steps * client.lr)
+        c_i_new = c_i - c - (w - client.w_global) / client.rate_sum
         client.upload["control_change"] = c_i_new - c_i
         client.state["c_i"] = c_i_new
 

@@ -15,7 +15,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import EPS, ClientRound, Gradient, Perturbation, ServerRound, norm, unit
+from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, unit
+from bench.methods.common.released_directions import one_number_each, over_sum_of_norms
 from bench.methods.marks import Neutral, Search
 
 
@@ -59,12 +60,7 @@ class LESAM(Perturbation):
             last = unit(client.state["w_old"] - w)
             return last if self.first_seen == "zero" else torch.where(client.first_time, torch.zeros_like(w), last)
         u = client.received["last_step"]
-        if self.estimate == "released_intent":
-            lengths = torch.cat([norm(tensor) for tensor in u.split(layout.sizes, dim=-1)], dim=-1)
-            return -u / (lengths.sum(-1, keepdim=True) + EPS)
-        first = u[..., : len(layout.sizes)]
-        shifts = -first / (first.abs().sum(-1, keepdim=True) + EPS)
-        return torch.cat([shift.expand(size) for shift, size in zip(shifts.split(1), layout.sizes, strict=True)])
+        return -over_sum_of_norms(u, layout) if self.estimate == "released_intent" else -one_number_each(u, layout)
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """The δ of the round, which does not depend on w."""

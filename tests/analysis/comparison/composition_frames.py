@@ -42,7 +42,7 @@ def store_screening(folder: Path) -> None:
     rng = np.random.default_rng(0)
     rows = []
     for triple in compositions():
-        score = 50 + 3 * rng.normal() + 10 * (triple.server == "momentum") + 5 * (triple.perturbation == "sam")
+        score = 50 + 2 * rng.normal() + 10 * (triple.server == "momentum") + 5 * (triple.perturbation == "sam")
         label = next((name for name, one in TRIPLES.items() if one == triple), triple.label)
         rows.append(row(label, triple, SETTINGS[2], score, seed=2000))
     rows[7]["score"], rows[7]["reason"] = None, "diverged in round 3"

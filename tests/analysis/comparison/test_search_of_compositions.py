@@ -82,7 +82,7 @@ def test_candidates_are_the_best_unpublished_triples(evaluation: Evaluation) -> 
     assert rows["score"].head(400).is_monotonic_decreasing
     assert np.isnan(rows["score"].iloc[-1])
     assert not set(chosen) & published().keys()
-    assert len(candidates(evaluation.screening, 1000)) == 432 - 1, "a triple whose trials failed is no candidate"
+    assert len(candidates(evaluation.screening, 1000)) == 818 - 1, "a triple whose trials failed is no candidate"
 
 
 def test_both_sides_are_chosen_by_validation_and_not_by_test_accuracy(copied: Path) -> None:
@@ -146,7 +146,7 @@ def test_effects_compare_triples_that_differ_in_one_component(evaluation: Evalua
     differences = [scores[triple] - scores[triple._replace(server="average")] for triple in momentum]
     assert effects.loc[("server", "momentum"), "difference"] == pytest.approx(np.nanmean(differences))
     assert effects.loc[("server", "momentum"), "share"] == 1
-    assert effects.loc[("server", "feddyn"), "pairs"] == 3 * 7
+    assert effects.loc[("server", "feddyn"), "pairs"] == 4 * 8
     assert effects.loc[[*NEUTRAL._asdict().items()], "difference"].isna().all()
 
 
@@ -226,7 +226,7 @@ def test_from_a_grid_to_the_best_of_its_screening(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     Path("grid.yaml").write_text(GRID, encoding="utf-8")
     screening = ("screening", "grid.yaml", "--setting", SETTING, "--trials", 1, "--rounds", 1, "--out", "s.yaml")
-    assert done(*screening) == "462 triples in s.yaml\n"
+    assert done(*screening) == "855 triples in s.yaml\n"
     requested = RequestedExperiment("s.yaml", Path("results"), CHOSEN)
     with pytest.raises(UserError, match="in 4 of 4 cells"):
         add(requested, "little")
@@ -247,7 +247,7 @@ def test_from_a_grid_to_the_best_of_its_screening(tmp_path: Path, monkeypatch: p
     assert done("best", "grid.yaml", "--count", 1, "--out", "b.yaml").split()[0] == first.label
     assert list(load_experiment("b.yaml", {}).methods) == [first.label]
     shown = done("report", "little")
-    assert "Not screened: 458 triples" in shown
+    assert "Not screened: 851 triples" in shown
     assert "Not stored yet: the search of the best compositions." in shown
 
 

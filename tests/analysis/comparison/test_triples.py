@@ -25,7 +25,8 @@ from bench.methods.compose import SLOTS
 from bench.methods.recipe import Components
 from tests.problems import Problem
 
-KEEPS_DUALS = {"feddyn", "feddc", "fedtoga"}
+KEEPS_DUALS = {"feddyn", "feddc", "fedgmt", "fedtoga"}
+NEEDS_DUALS = {"feddyn", "fedgloss"}
 OTHERS = Triple("sam", "feddyn", "momentum")
 SETTING = "dirichlet-0.1/4-of-20"
 
@@ -38,14 +39,17 @@ def test_every_triple_is_a_composition_or_left_out_for_a_stated_reason() -> None
         if repeated:
             assert reason is not None
             assert f"{repeated[0]} does the same as" in reason
-        elif triple.server == "feddyn" and triple.correction not in KEEPS_DUALS:
+        elif triple.perturbation == "fedwmsam" and triple.correction != "fedwmsam":
+            assert reason is not None
+            assert "needs the correction fedwmsam" in reason or "needs a correction that stores H" in reason
+        elif triple.server in NEEDS_DUALS and triple.correction not in KEEPS_DUALS:
             assert reason is not None
             assert "needs a correction that stores H" in reason
         else:
             assert reason is None
             assert triple in compositions()
-    assert len(all_triples()) == 8 * 9 * 9
-    assert len(compositions()) == len(set(compositions())) == 7 * (9 * 7 + 3)
+    assert len(all_triples()) == 13 * 14 * 11
+    assert len(compositions()) == len(set(compositions())) == 8 * (14 * 7 + 4 * 2) + 7
     assert len({triple.label for triple in compositions()}) == len(compositions())
 
 
@@ -55,11 +59,13 @@ def test_components_do_the_same_only_where_stated(slot: str) -> None:
     problem = Problem(11)
     found: dict[str, bytes] = {}
     for name in SLOTS[slot]:
-        recipe = OTHERS._replace(**{slot: name}, **({"correction": "feddyn"} if slot == "server" else {})).recipe
+        needed = {"correction": "fedwmsam"} if (slot, name) == ("perturbation", "fedwmsam") else {}
+        recipe = OTHERS._replace(**{slot: name}, **needed).recipe
         values = example(recipe) | ({"c": 0.5} if name == "gf" else {})
         found[name] = problem.run(recipe, values).global_params[-1].numpy().tobytes()
     groups = {tuple(name for name in found if found[name] == bits) for bits in found.values()}
-    stated = {tuple(sorted((name, other))) for name, other in SAME.get(slot, {}).items()}
+    others = SAME.get(slot, {})
+    stated = {tuple(sorted([other, *(n for n in others if others[n] == other)])) for other in set(others.values())}
     assert {tuple(sorted(group)) for group in groups if len(group) > 1} == stated
 
 
@@ -67,7 +73,7 @@ def test_methods_of_the_catalog_are_recognised() -> None:
     known = published()
     for recipe in CATALOG.values():
         triple = Triple.of(recipe)
-        if recipe.name in ("fedrcl", "fedrobust"):
+        if recipe.name in ("fedrcl", "fedrobust", "fedgmt"):
             assert triple is None, "their loss is no part of a triple"
         else:
             assert triple is not None
@@ -75,9 +81,10 @@ def test_methods_of_the_catalog_are_recognised() -> None:
             assert known[triple] == recipe.title
     assert known[Triple("sam", "feddyn", "feddyn")] == "FedSpeed", "mixed_sam at its default is sam"
     assert known[Triple("none", "fedcm", "average")] == "FedCM"
+    assert known[Triple("sam", "none", "look_ahead")] == "FedNSAM", "its default switches are SAM and FedACG's server"
     assert known[Triple("asam", "scaffold", "average")] == "SCAFFOLD + ASAM", "published in Caldarola et al."
     assert "bench1d" in experiment_names()
-    assert len([triple for triple in compositions() if triple in known]) == 30
+    assert len([triple for triple in compositions() if triple in known]) == 37
 
 
 def test_a_component_of_a_user_is_no_triple() -> None:

@@ -88,8 +88,8 @@ def test_methods_of_the_grid_of_experiments_and_of_the_catalog(tmp_path: Path) -
         ({"method": "idea.py", "rounds": 5}, "--config rounds: runs with it cannot be compared with stored ones"),
         ({"method": "idea.py", "scale": "smoke"}, "--config scale: runs with it cannot be compared"),
         ({"method": "none.py"}, "none.py: there is no such file"),
-        ({"method": "fedsan"}, "unknown method 'fedsan'; did you mean 'fedsam'"),
-        ({"method": "quick:fedsan"}, "unknown method of 'quick' 'fedsan'; did you mean 'fedsam'"),
+        ({"method": "fedsamm"}, "unknown method 'fedsamm'; did you mean 'fedsam'"),
+        ({"method": "quick:fedsamm"}, "unknown method of 'quick' 'fedsamm'; did you mean 'fedsam'"),
         ({"method": "fedsam.py"}, "grid quick has a method named fedsam; rename the file"),
         (
             {"method": "idea.py", "seeds": [0, 8, 9]},

@@ -33,7 +33,7 @@ NETWORKS = {
 
 def benches(method, **changes) -> list[RunSetup]:
     """Those of all three seeds of a cell on digits, with one epoch of two or three steps."""
-    experiment = load_experiment("quick_all", {"training.local_epochs": 1, **changes})
+    experiment = load_experiment("quick_catalog", {"training.local_epochs": 1, **changes})
     cell = experiment.cell(f"digits/dirichlet-0.1/4-of-20/{method}")
     return [RunSetup.build(config, CPU) for config in cell.runs]
 

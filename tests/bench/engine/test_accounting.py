@@ -33,6 +33,14 @@ EXPECTED = {
     "fedlesam_d": (2, 1, 1, 1, 1),
     "fedgf": (0, 1, 2, 1, 2),
     "fedtoga": (1, 2, 2, 1, 2),
+    "dp_fedsam": (0, 0, 1, 1, 2),
+    "fedgloss": (1, 2, 1, 1, 2),
+    "fedgmt": (1, 2, 2, 1, 1),
+    "fedswa": (0, 0, 1, 1, 1),
+    "fedmoswa": (1, 1, 2, 2, 1),
+    "fedwmsam": (1, 2, 3, 1, 1),
+    "fednsam": (0, 1, 1, 1, 2),
+    "fedscam": (0, 1, 2, 1, 2.75),  # one epoch of four local steps, and three mini-batches
 }
 COLUMNS = ["client_state", "server_state", "download", "upload", "gradients"]
 
@@ -62,6 +70,11 @@ def test_counted_costs(method):
         ("fedsmoo", {"regulariser": False}, {"client_state": 1, "server_state": 1}),
         ("fedspeed", {"alpha": 0.5}, {"gradients": 2}),
         ("fedspeed", {"alpha": 0.0}, {"gradients": 1}),
+        ("fedgmt", {}, {"teacher_passes": 1}),
+        ("fedgmt", {"weight_kl": 0}, {"teacher_passes": 0}),
+        ("fedgmt", {"server_dual": "active"}, {"server_state": 1}),
+        ("fedmoswa", {"control": "gradient"}, {"gradients": 2}),
+        ("fednsam", {"ascent": "momentum"}, {"download": 2, "gradients": 1}),
     ],
 )
 def test_switches_change_what_flows(method, switches, changed):

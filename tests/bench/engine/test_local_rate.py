@@ -2,11 +2,21 @@
 
 import pytest
 import torch
+from torch import nn
 
 from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.loop import Loop
+from bench.engine.batches import EpochBatches
+from bench.engine.method_costs import example
 from bench.engine.step_settings import StepSettings
 from bench.experiments.run_config import Training
 from bench.input.errors import UserError
+from bench.methods.base import Loss
+from bench.methods.catalog import CATALOG
+from bench.methods.corrections.falling_rate import FallingRate
+from bench.methods.corrections.scaffold import ControlVariates
+from bench.methods.losses.cross_entropy import CrossEntropy
+from bench.methods.recipe import Components, Recipe
 from tests.problems import Problem
 
 POLY = {"power": 0.9, "horizon": 2}
@@ -49,3 +59,104 @@ def test_feddrives_rate_is_practically_constant():
 def test_wrong_values_are_refused():
     with pytest.raises(UserError, match=r"horizon"):
         Training.parse({"rounds": 1, "local_steps": 1, "batch_size": 1, "lr": 0.1, "lr_poly": {"horizon": 0}})
+
+
+class Linear(Loss):
+    """The mean score of each input's class: its gradient does not depend on the parameters of a linear model."""
+
+    name = "linear"
+    weighted_by_samples = True
+
+    def value(self, model, x, y, weights, variables):
+        scores = model(x).gather(1, y[:, None])[:, 0]
+        return scores.mean() if weights is None else scores @ weights
+
+
+def linear_model() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Linear(4, 3, dtype=torch.float64)
+
+
+FALLING = [
+    pytest.param({"lr_poly": {"power": 1, "horizon": 1}}, {}, id="lr_poly"),
+    pytest.param({}, {"lr_ratio": 0.1}, id="the method's own"),
+    pytest.param({"lr_poly": POLY}, {"lr_ratio": 0.1}, id="both"),
+]
+
+
+class FallingScaffold(FallingRate, ControlVariates):
+    """SCAFFOLD with FedSWA's rate."""
+
+    name = "falling scaffold"
+
+
+def scaffold(values: dict, loss: type[Loss] = CrossEntropy) -> Recipe:
+    correction = FallingScaffold if values else ControlVariates
+    return Recipe("own", "Own", "a test", Components(correction=correction, loss=loss))
+
+
+@pytest.mark.parametrize("backend", [Loop, Cohort])
+@pytest.mark.parametrize(("settings", "values"), FALLING)
+def test_scaffold_under_a_falling_rate_knows_constant_gradients_after_one_round(settings, values, backend):
+    """c_i = ∇F_i, so that from the second round on all clients go along the mean gradient, whatever the rate is."""
+    problem = Problem(2)
+    layer = linear_model()
+    federation = problem.federation(scaffold(values, Linear), values, model=linear_model(), **settings)
+    state = federation.start(federation.objective.initial())
+    everybody = list(range(problem.clients))
+    state, _ = federation.run_round(state, everybody, backend=backend())
+    for i, (x, y) in enumerate(problem.data()):
+        [g] = torch.autograd.grad(layer(x).gather(1, y[:, None]).mean(), [layer.weight])
+        torch.testing.assert_close(state.clients[i]["c_i"][: g.numel()], g.flatten())
+    moved = torch.stack(
+        [work.w - state.w for work in backend().train(federation.local, federation.work(state, [0, 3]))]
+    )
+    torch.testing.assert_close(moved[0], moved[1])
+    after, _ = federation.run_round(state, everybody, backend=backend())
+    torch.testing.assert_close(after.server["c"], state.server["c"])
+    assert all(torch.allclose(after.clients[i]["c_i"], state.clients[i]["c_i"]) for i in everybody)
+
+
+@pytest.mark.parametrize(("settings", "values"), FALLING)
+def test_scaffolds_fixed_point_under_a_falling_rate(settings, values):
+    """With some of the clients in each round: the mean gradient vanishes, and c_i is each client's own."""
+    problem = Problem(4, rounds=1000)
+    federation = problem.federation(scaffold(values), values, weight_decay=0.15, lr=0.3, **settings)
+    state = federation.start(federation.objective.initial())
+    for active in problem.some():
+        state, _ = federation.run_round(state, active)
+    gradients = [
+        federation.objective.gradient(state.w, *federation.local.data.batch(federation.batch_sampler.one_pass(i)[0]))[0]
+        + 0.15 * state.w
+        for i in range(problem.clients)
+    ]
+    assert float(torch.stack(gradients).mean(0).norm()) < 1e-6
+    for i, g in enumerate(gradients):
+        torch.testing.assert_close(state.clients[i]["c_i"], g, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "feddc", "fedcm"])
+@pytest.mark.parametrize("plan", ["full", "epochs"])
+def test_vectors_in_units_of_gradients_are_divided_by_the_sum_of_the_rates(method, plan):
+    """After the first round, when c_i, c and D were zero before."""
+    federation = Problem(1).federation(method, example(CATALOG[method]), lr_poly=POLY)
+    if plan == "epochs":
+        federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
+    state = federation.start(federation.objective.initial())
+    results = federation.train_clients(state, [0, 3])
+    after, _ = federation.run_round(state, [0, 3])
+    directions = []
+    for i, result in results.items():
+        steps = len(federation.batch_sampler(i, 0))
+        rates = [0.1 * (1 - k / (2 * steps)) ** 0.9 for k in range(steps)]
+        directions.append(-(result.w - state.w) / sum(rates))
+        if method != "fedcm":
+            torch.testing.assert_close(after.clients[i]["c_i"], directions[-1])
+    if method == "fedcm":
+        torch.testing.assert_close(after.server["D"], torch.stack(directions).mean(0))
+
+
+def test_a_constant_rate_has_exactly_as_many_full_steps_as_steps():
+    local = Problem(0).federation("scaffold", {}).local
+    assert [local.full_rate_steps(steps) for steps in (1, 3, 1000)] == [1.0, 3.0, 1000.0]

@@ -55,6 +55,7 @@ def server_round(**changes) -> ServerRound:
     }
     given = {**given, **changes}
     given.setdefault("sent", given["updates"])
+    given.setdefault("full_rate_steps", given["steps"])
     return ServerRound(**given)
 
 
@@ -65,10 +66,15 @@ def client_round(**changes) -> ClientRound:
         "first_time": torch.tensor(False),
         "lr": 0.5,
         "steps": 2,
+        "participants": 1,
         "full_gradient": lambda w: w,
+        "mini_batch_gradient": lambda w, step: w,
+        "noise": {},
         "input_shape": (1,),
     }
-    return ClientRound(**{**given, "layout": layout, **changes})
+    given = {**given, "layout": layout, **changes}
+    given.setdefault("full_rate_steps", given["steps"])
+    return ClientRound(**given)
 
 
 def test_the_mean_update_is_weighted():
@@ -79,6 +85,13 @@ def test_the_mean_update_is_weighted():
 def test_the_mean_direction_divides_by_each_clients_own_steps():
     """−[0.25 (1, 0)/(2·0.5) + 0.75 (0, 3)/(4·0.5)] = −(0.25, 1.125)."""
     assert torch.equal(server_round().mean_direction, vector(-0.25, -1.125))
+
+
+def test_the_mean_direction_divides_by_the_sum_of_the_rates():
+    """−[0.25 (1, 0)/(1·0.5) + 0.75 (0, 3)/(3·0.5)], where 2 and 4 falling rates add up to 1 and 3 full ones."""
+    falling = server_round(full_rate_steps=vector(1, 3))
+    assert torch.equal(falling.mean_direction, vector(-0.5, -1.5))
+    assert torch.equal(falling.mean_step, vector(-0.125, -0.5625))
 
 
 def test_server_step_average_and_literal():

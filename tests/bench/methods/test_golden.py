@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn.utils import skip_init
 
+from bench.engine.local import LocalWork
 from bench.methods import CATALOG
 from fedflat.simulation import simulate
 from tests.places import GOLDEN
@@ -35,8 +36,22 @@ def replay(file: Path, device: torch.device) -> float:
     return float((got - want).abs().max())
 
 
+def replace_draws(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients draw the numbers in the file's `noise`: one vector for each participant of each round."""
+    case = json.loads(file.read_text(encoding="utf-8"))
+
+    def given(work: LocalWork, purpose: str, count: int, dtype: torch.dtype) -> torch.Tensor:
+        z = case["noise"][work.round][case["participants"][work.round].index(work.client)]
+        assert len(z) == count
+        return torch.tensor(z, dtype=dtype)
+
+    if "noise" in case:
+        monkeypatch.setattr(LocalWork, "normal", given)
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_replays(file):
+def test_replays(file, monkeypatch):
+    replace_draws(file, monkeypatch)
     assert replay(file, torch.device("cpu")) < 1e-8
 
 

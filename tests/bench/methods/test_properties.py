@@ -118,6 +118,9 @@ def test_gf_after_a_server_that_did_not_move_sends_the_model_itself():
 # Weights.
 
 BY_SAMPLES = {"fedavg", "fedavgm", "fedadam", "fedadagrad", "fedyogi", "fedprox", "fedsam", "fedasam", "fedgf"}
+BY_SAMPLES |= {"dp_fedsam", "fedgloss", "fedswa", "fedscam"}
+OWN_WEIGHTS = {"fedscam": {"weight_damping": 0.0, "alignment": 0.0}}
+"""Methods that compute weights, by values at which they keep those that are given."""
 
 
 @pytest.mark.parametrize("aggregation", [None, "uniform", "samples"])
@@ -125,7 +128,7 @@ BY_SAMPLES = {"fedavg", "fedavgm", "fedadam", "fedadagrad", "fedyogi", "fedprox"
 def test_the_weights_that_a_server_gets_sum_to_one(method, aggregation, monkeypatch):
     """1/M, or the share of the active clients' samples; each method has its own default."""
     problem = Problem(4)
-    federation = problem.federation(method, VALUES[method], aggregation=aggregation)
+    federation = problem.federation(method, VALUES[method] | OWN_WEIGHTS.get(method, {}), aggregation=aggregation)
     seen, kind = [], type(federation.method.server)
     step = kind.step
     monkeypatch.setattr(kind, "step", lambda component, server: seen.append(server.weights) or step(component, server))
@@ -149,8 +152,8 @@ def test_equal_clients_make_both_weightings_one(method):
 
 
 SAMPLE_PARTS = {
-    "perturbation": {"none", "sam", "mixed_sam", "asam", "gf"},
-    "correction": {"none", "prox"},
+    "perturbation": {"none", "sam", "mixed_sam", "asam", "gf", "dp_fedsam", "fedgloss", "fednsam", "fedscam"},
+    "correction": {"none", "prox", "dp_fedsam", "fedswa"},
     "server": {"average", "momentum", "adam", "adagrad", "yogi"},
 }
 
@@ -165,6 +168,7 @@ def test_compositions_weigh_by_samples_only_where_every_component_allows_it():
     weighting = {loss: compose({"loss": loss}).aggregation for loss in SLOTS["loss"]}
     assert {loss for loss, aggregation in weighting.items() if aggregation == "samples"} == {
         "cross_entropy",
+        "fedgmt",
         "hard_pixels",
     }
 

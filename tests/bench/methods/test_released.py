@@ -21,8 +21,16 @@ SHORT_NAMES = {
     "fedacg": "geehokim/FedACG",
     "fedrcl": "skynbe/FedRCL",
     "fedsim": "varnio/fedsim",
+    "dp_fedsam": "YMJS-Irfan/DP-FedSAM",
+    "fedgloss": "pietrocagnasso/fedgloss",
+    "fedgmt": "harrylee999/FL-SAM",
+    "fedswa": "junkangLiu0/FedSWA",
+    "fedswa_may": "junkangLiu0/FedSWA",
+    "fedwmsam": "Huang-Yongzhi/NeurlPS_FedWMSAM",
+    "fednsam": "junkangLiu0/FedNSAM",
+    "fednsam_march": "junkangLiu0/FedNSAM",
 }
-WITHOUT_CODE = ["fedyogi", "mimelite", "fedrobust", "fedtoga"]
+WITHOUT_CODE = ["fedyogi", "mimelite", "fedrobust", "fedtoga", "fedscam"]
 
 
 def using(code: str) -> set[str]:
@@ -186,6 +194,8 @@ def test_swa_of_caldarolas_code_wraps_only_what_is_wrapped():
     ("method", "code"),
     [
         *((own, own) for own in ("feddc", "fedacg", "fedrcl", "fedlesam")),
+        *((own, own) for own in ("dp_fedsam", "fedgloss", "fedgmt", "fedswa", "fedwmsam", "fednsam")),
+        ("fedmoswa", "fedswa"),
         ("adabest", "fedsim"),
         ("fedgf", "official_fedgf"),
         ("fedsmoo", "fl_simulator"),
@@ -229,3 +239,11 @@ def test_a_method_without_code_has_no_released_variant(method):
 
 def test_an_unknown_method_is_reported_as_everywhere():
     assert "did you mean 'fedsam'?" in one_line("fedsamm", "released")
+
+
+def test_constants_of_the_code_of_fedmoswa_replace_given_values():
+    values = {variant: release("fedmoswa", variant).faults for variant in ("released", "released:fedswa_may")}
+    assert values == {
+        "released": {"lr_ratio": 1.0, "control_rate": 0.4},
+        "released:fedswa_may": {"control_rate": 0.1},
+    }

@@ -1,4 +1,4 @@
-"""Small runs of quick_all for tests: their configuration, their files, and an interruption."""
+"""Small runs of quick_catalog for tests: their configuration, their files, and an interruption."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ SMALL = {
 
 
 def config(method="fedlesam_s", **changes):
-    return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
+    return load_experiment("quick_catalog", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
 
 
 TRAIN_ROUND = CellTrainer.train_round

@@ -17,7 +17,7 @@ SETTING = "digits/dirichlet-0.1/4-of-20"
 
 def method(name: str, **hyperparameters: object) -> MethodConfig:
     changes = {f"methods.{name}.hyperparameters.{key}": value for key, value in hyperparameters.items()}
-    return load_experiment("quick_all", changes).cell(f"{SETTING}/{name}").runs[0].method
+    return load_experiment("quick_catalog", changes).cell(f"{SETTING}/{name}").runs[0].method
 
 
 @pytest.mark.parametrize("name", sorted(CATALOG))

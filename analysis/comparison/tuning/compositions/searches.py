@@ -58,7 +58,7 @@ _COLUMNS = [
 class Search:
     """A stored search. `rows`: one per cell: title and triple of the method, the score of its best trial in percent
     (NaN if all have failed, for the stated `reason`), its `values` as JSON, and the seconds of all trials. `published`
-    names a method of a paper with the same triple; empty: there is none."""
+    names a method of a paper with the same triple, as known today; empty: there is none."""
 
     grid: str
     name: str
@@ -178,7 +178,14 @@ def load(grid: str, name: str, folder: Path | None = None) -> Search:
     )
     rows = rows.fillna(dict.fromkeys(_TEXTS, ""))
     _check(rows, file, remedy)
-    return Search(grid, name, rows)
+    return Search(grid, name, rows.assign(published=_published_today(rows)))
+
+
+def _published_today(rows: pd.DataFrame) -> list[str]:
+    """The column `published`: a triple may have been published since the search was stored."""
+    known = published()
+    found = rows[["published", *AXES]].itertuples(index=False, name=None)
+    return [stored or known.get(Triple(*parts), "") for stored, *parts in found]
 
 
 def _check(rows: pd.DataFrame, file: Path, remedy: str) -> None:

@@ -11,17 +11,22 @@ from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
 from bench.methods.losses.cross_entropy import CrossEntropy
+from bench.methods.perturbations.dp_sam import PlainOrAdaptiveSAM
+from bench.methods.perturbations.gloss import WarmedUpSAM
+from bench.methods.perturbations.nsam import NesterovSAM
 from bench.methods.perturbations.sam import MixedSAM
 from bench.methods.recipe import Recipe
 from bench.methods.servers.average import AverageOrDirection
+from bench.methods.servers.nsam import NesterovServer
 
 AXES = ("perturbation", "correction", "server")
 
 SAME = {
-    "perturbation": {MixedSAM.name: "sam"},
-    "server": {AverageOrDirection.name: "average"},
+    "perturbation": dict.fromkeys((MixedSAM.name, PlainOrAdaptiveSAM.name, WarmedUpSAM.name, NesterovSAM.name), "sam"),
+    "server": {AverageOrDirection.name: "average", NesterovServer.name: "look_ahead"},
 }
-"""By slot, components that are the same as another one unless a hyper-parameter without a search range is changed."""
+"""By slot, components that are the same as another one unless a hyper-parameter without a search range is changed. So
+FedNSAM, as released, publishes the triple of sam, none and look_ahead."""
 
 
 class Triple(NamedTuple):
