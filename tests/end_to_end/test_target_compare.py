@@ -124,12 +124,17 @@ def test_untuned_training_that_fails_is_one_line_per_job(folder):
     write_failing(folder, "raises")
     done = compare(folder, "method=raises.py", "trials=0")
     assert done.returncode != 0
+    check, finding, *_ = done.stderr[done.stderr.index("check-method") :].splitlines()
+    assert check == "check-method Idea (idea) with rho = 0.1", "before the first job"
+    assert "exceptions: expected no exception" in finding
+    assert "The comparison goes on. All checks: results/compare/quick/raises.check.log" in done.stderr
     count, *lines = done.stderr.splitlines()[-5:]
     assert count == "4 of 5 jobs failed:"
     for line in lines:
         assert re.fullmatch(r"train digits/\S+/raises: .* ValueError: a mistake of mine \(results/logs/.*\)", line)
 
 
+@thorough
 def test_findings_are_printed_before_the_first_job(folder):
     template = (folder / "idea.py").read_text(encoding="utf-8")
     (folder / "longer.py").write_text(template.replace("return self.rho * unit", "return 2 * self.rho * unit"))
