@@ -27,6 +27,7 @@ settings.load_profile("untimed")
 
 # Background jobs of a shell ignore Ctrl-C, and their child processes inherit this; tests of Ctrl-C need the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the same of `nohup` and a closed terminal
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

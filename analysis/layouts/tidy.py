@@ -23,7 +23,7 @@ from bench.experiments.experiment import Experiment
 from bench.experiments.results import PARTITION, RUN_FILES, ResultPaths
 from bench.files.csv_json import read_checked_csv
 from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory, first_differing_field
+from bench.training.run_directory import RunDirectory, first_differing_field, is_complete
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,14 @@ class Tidy:
         for cell in dict.fromkeys(cells):
             path = self.path(file, cell, seed)
             run = self.paths.run(self.experiment.name, cell.path, seed)
-            is_of_run = file == "partition" and not path.is_file() and (run / PARTITION).is_file()
-            if not path.is_file() and not is_of_run:
+            if file == "partition" and not path.is_file():
+                path = run / PARTITION
+            if not path.is_file():
                 continue
             if file == "metrics":
                 evaluation = self.experiment.cell(cell.path).runs[0].evaluation
                 evaluation.require_test(f"a table or figure of experiment {self.experiment.name}")
+            is_of_run = path == run / PARTITION and is_complete(run)  # an archive of figures has the split alone
             frame = RunDirectory(run).partition() if is_of_run else self._read(path, kind)
             if kind.per_seed:
                 frame = frame.assign(seed=seed)

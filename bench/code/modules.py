@@ -1,7 +1,6 @@
 """Modules of users by their names: where they are, without importing anything; and imports, of trusted code only."""
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ def found(module: str) -> ModuleSpec | None:
     top, *below = module.split(".")
     importlib.invalidate_caches()
     try:
-        spec = importlib.util.find_spec(top) or _in(_current_folder(), top)
+        spec = _by_others(top) or _in(_current_folder(), top)
     except (ImportError, ValueError):  # such as an empty name
         return None
     name = top
@@ -38,6 +37,12 @@ def found(module: str) -> ModuleSpec | None:
         name = f"{name}.{part}"
         spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
     return spec
+
+
+def _by_others(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    """Where all other finders find a module, whatever module of this name has been imported."""
+    others = (finder for finder in sys.meta_path if not isinstance(finder, _Finder))
+    return next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
 
 
 def files_of(spec: ModuleSpec) -> list[Path]:
@@ -108,8 +113,7 @@ class _Finder(MetaPathFinder):
         top = fullname.partition(".")[0]
         if top in PROVIDED:
             return None
-        others = (finder for finder in sys.meta_path if not isinstance(finder, _Finder))
-        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
+        spec = _by_others(fullname, path, target)
         if spec is None and path is None and self._importable:
             spec = _in(self._folder, fullname)
         if spec is None or not spec.has_location or spec.origin is None:

@@ -218,10 +218,11 @@ class MiniBatchGradient:
         self._names = loss.variables
         self._scratch = scratch
         self._teach = teach
-        self._scores: Variables = {}
+        self._scores: dict[str, Tensor] = {}
+        scores = self._scores  # not through self, whose circular reference would keep vectors until they are collected
 
         def value(model: Network, variables: Variables) -> Tensor:
-            return loss.value(model, x, y, weights, {**variables, **self._scores})
+            return loss.value(model, x, y, weights, {**variables, **scores})
 
         self._value = value
         self._x = x
@@ -232,7 +233,7 @@ class MiniBatchGradient:
     def __call__(self, w: Tensor) -> Tensor:
         """∇F_i(w); the gradients of the loss's variables are stored in `scratch` as g_<name>."""
         if self.calls == 0 and self._teach is not None:
-            self._scores = self._teach(self._x)
+            self._scores.update(self._teach(self._x))
         self.calls += 1
         self.point = w
         variables = {name: self._scratch[name] for name in self._names}

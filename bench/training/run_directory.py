@@ -221,7 +221,7 @@ class RunDirectory:
 
     def check_belongs(self, finished_rounds: int, about: Mapping[str, Any]) -> None:
         """A ValueError if models with this description are not of this run, or not of the state after these rounds."""
-        if about.get("identity", self.identity) != self.identity:  # earlier versions did not record it
+        if "identity" in about and about["identity"] != self.identity:  # earlier versions did not record it
             raise ValueError(f"it {OF_ANOTHER_RUN}")
         if int(about["round"]) != finished_rounds:
             raise ValueError(f"it is of round {about['round']}")

@@ -79,6 +79,8 @@ def test_the_same_bits_as_a_new_process_with_any_number_of_threads(tmp_path):
         )
         for measured in ("ended", "seconds", "process_peak_memory_mib", "checksum"):
             del provenance[measured], expected[measured]
+        for one in (provenance, expected):
+            del one["tables"]["times.csv"]
         assert provenance == expected
 
 

@@ -220,7 +220,7 @@ def test_configurations_that_cannot_be_trained_are_named(stored: Path) -> None:
     assert configuration(row).identity == identity
     own = row["configuration"].replace('"name":"fedsam"', '"code":"0123456789abcdef","name":"fedsam"')
     for text, why in (
-        (own, "the method or the model is a Python file"),
+        (own, "the method is a Python file"),
         (row["configuration"].replace("fedsam", "fedsum"), "cannot be read by this version"),
         (row["configuration"].replace("0.05", "0.06"), "reads the stored configuration as another one"),
     ):

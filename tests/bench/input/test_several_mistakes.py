@@ -19,7 +19,7 @@ grid:
   partition: [{name: dirichlet, alpha: -1, clients: 0}, {name: dirichlett, clients: 3}]
 methods:
   fedavg: {}
-  fedsma: {}
+  fedsamm: {}
   fedsam: {hyperparameters: {rho: -0.1}}
   feddyn: {hyperparameters: {lamb: 3}}
   fedavgm: {hyperparameters: {beta: 0.9}, training: {lrr: 1, lr: 0}}
@@ -39,7 +39,7 @@ FOUND = (
     "grid.partition.0.dirichlet.clients = 0: Input should be",
     "grid.partition.0.dirichlet.alpha = -1: Input should be",
     "unknown grid.partition.1 'dirichlett'; did you mean 'dirichlet'?",
-    "unknown method 'fedsma'; did you mean 'fedsam'?",
+    "unknown method 'fedsamm'; did you mean 'fedsam'?",
     "fedsam: rho = -0.1: Input should be",
     "unknown hyper-parameter of feddyn 'lamb'; did you mean 'lam'?",
     "methods.fedavgm.training: unknown key of training 'lrr'; did you mean 'lr'?",

@@ -103,7 +103,7 @@ def test_a_round_that_is_not_stored_or_a_damaged_file_is_one_line(tmp_path):
 
 def test_models_come_back_in_the_order_of_clients(tmp_path):
     models = {i: torch.full((3,), float(i)) for i in (11, 2, 0)}
-    save_models(local_models_file(tmp_path, 7), models, torch.ones(3), {})
+    save_models(local_models_file(tmp_path, 7), models, torch.ones(3), {"round": 7})
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     found = RunDirectory(tmp_path).local_models(7, CPU)
     assert list(found) == [0, 2, 11]
