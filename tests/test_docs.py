@@ -21,6 +21,7 @@ from snakemake.cli import get_argument_parser
 
 from analysis.comparison.baselines import CURVE_IDS, Baselines, load, save
 from analysis.planning.workflow import KEYS, Workflow
+from bench.code.trusted_code import trust
 from bench.experiments.experiment import load_experiment
 from bench.methods.compose import SLOTS
 from bench.methods.user_file import recipe_from_file
@@ -359,6 +360,7 @@ def test_the_tutorial_is_complete_and_its_method_short(tutorial):
 
 def test_the_tutorials_method_is_what_its_docstring_says(tutorial):
     """Without memories and noise it is FedSAM; each of them has an effect; the costs are those that the page states."""
+    trust((tutorial / "my_method.py").read_bytes())
     method, problem = recipe_from_file(tutorial / "my_method.py"), Problem(3)
     plain = {"rho": 0.2, "own": 0.0, "shared": 0.0}
     assert distance(problem.run(method, plain), problem.run("fedsam", {"rho": 0.2})) < 1e-10
@@ -417,6 +419,7 @@ def test_the_experiments_that_pages_show_are_valid(page, file, tutorial):
 def test_the_two_steps_of_the_readmes_method(tmp_path):
     """On F(w) = ‖w‖²/2 both steps point along w: δ = ρ unit(w)."""
     README.write_files(tmp_path)
+    trust((tmp_path / "mine/two_step.py").read_bytes())
     component = recipe_from_file(tmp_path / "mine/two_step.py").components.perturbation(rho=0.5)
     delta = component.delta(torch.tensor([3.0, 4.0]), lambda w: w, None)
     assert torch.allclose(delta, torch.tensor([0.3, 0.4]))

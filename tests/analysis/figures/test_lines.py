@@ -14,6 +14,7 @@ from analysis.figures.draw import KINDS
 from analysis.figures.palette import line_look, styles
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.measures.convergence import curves
+from bench.code.trusted_code import trust
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import read_yaml
@@ -79,6 +80,7 @@ def test_wrong_lines_are_one_line(realistic: Tidy) -> None:
 def test_a_users_method_is_solid_dark_and_on_top(tmp_path: Path) -> None:
     """In a curve and in the legend; several have different colours. Methods of the catalog look as before."""
     file = write_template(tmp_path / "mine")
+    trust(file.read_bytes())
     mine = {label: {"file": str(file), "hyperparameters": {"rho": rho}} for label, rho in (("a", 0.1), ("b", 0.2))}
     quick = load_experiment("quick")
     given = {label: entry.model_dump() for label, entry in quick.methods.items()}
