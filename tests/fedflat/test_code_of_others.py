@@ -4,7 +4,6 @@ Runs of somebody else lie in the results as if they were the wanted ones. Their 
 current folder, leaves a trace when it is executed or imported.
 """
 
-import ast
 import json
 import shutil
 import sys
@@ -20,7 +19,6 @@ from analysis.analyses import ANALYSES
 from analysis.comparison.tuning.source import TuningSource
 from analysis.provenance.archive import unpack, write_archive
 from analysis.provenance.verify import verify_run
-from bench.code import trusted_code
 from bench.code.named_code import NamedCode
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.results import ResultPaths
@@ -33,6 +31,8 @@ from bench.training.run_directory import RunDirectory, finished_run
 from bench.training.train import train_cell
 from fedflat.cli.app import built
 from tests import commands
+from tests.annotations import classes
+from tests.bench.training.test_runs_of_others import become_another_user
 from tests.places import ROOT
 
 CPU = torch.device("cpu")
@@ -119,11 +119,6 @@ def executed(folder: Path) -> list[str]:
     for trace in traces:
         trace.unlink()
     return [str(trace.relative_to(folder)) for trace in traces]
-
-
-def become_another_user(cache: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("XDG_CACHE_HOME", str(cache))
-    patch.setattr(trusted_code, "_trusted", set())
 
 
 @pytest.fixture(scope="module")
@@ -384,77 +379,10 @@ def named_code(model: Any, known: set[type]) -> Iterator[type]:
                 yield from named_code(cls, known)
 
 
-def classes(*annotations: Any) -> Iterator[type]:
-    for annotation in annotations:
-        if isinstance(annotation, type):
-            yield annotation
-        yield from classes(*getattr(annotation, "__args__", ()), *getattr(annotation, "models", ()))
-
-
 def test_every_configuration_that_names_code_is_a_section_of_a_run():
     """So the gate for stored configurations, which goes through the sections, knows it; and it is tried above."""
     assert set(named_code(RunConfig, set())) == set(CODE.values())
     assert set(SOURCES) == set(NAMED) == set(SPELLINGS) == set(CODE)
-
-
-EXECUTES = {
-    "exec", "eval", "compile", "__import__", "import_module", "locate", "import_string",
-    ".exec", ".eval_module", ".import_module", ".exec_module", ".load_module", ".run_path", ".run_module", ".locate",
-}  # fmt: skip
-"""Functions, and methods with a point, that execute code or import by name."""
-
-KNOWN = {
-    ("bench/code/user_code.py", "exec"), ("bench/code/user_code.py", "compile"),  # behind the gate
-    ("bench/code/modules.py", "compile"),  # behind the gate
-    ("bench/input/registry.py", ".import_module"),  # packages of FedFlat
-    ("fedflat/__init__.py", "import_module"),  # names of FedFlat
-    ("fedflat/command_server.py", ".import_module"),  # modules of FedFlat
-    ("bench/data/sources/cifar.py", ".import_module"),  # NumPy, for CIFAR's pickles, which have published checksums
-    ("bench/host/torchvision_compat.py", ".import_module"),  # torchvision
-}  # fmt: skip
-PICKLES = {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
-
-RUNNERS = {
-    "bench/code/user_function.py": "models and data sets",
-    "bench/methods/user_file.py": "methods",
-    "fedflat/round_logs.py": "loggers, which only the command line names",
-}
-"""The files that execute code of users, and what it is."""
-
-
-def calls() -> Iterator[tuple[str, str]]:
-    """The file and the name of every call of a function in the project; names of methods begin with a point."""
-    for package in ("bench", "analysis", "fedflat"):
-        for file in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_bytes())):
-                if isinstance(node, ast.Call):
-                    name = node.func.id if isinstance(node.func, ast.Name) else f".{getattr(node.func, 'attr', '')}"
-                    yield str(file.relative_to(ROOT)), name
-
-
-def imported_names() -> Iterator[tuple[str, str]]:
-    """The file and the top-level name of every import."""
-    for package in ("bench", "analysis", "fedflat"):
-        for file in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_bytes())):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-                yield from ((str(file.relative_to(ROOT)), name.partition(".")[0]) for name in names)
-
-
-def test_code_is_executed_in_one_place_only():
-    """A new place that executes code, or a new kind of code, must pass the gate, and be tried above."""
-    found = set(calls())
-    assert {one for one in found if one[1] in EXECUTES} == KNOWN
-    assert {file for file, name in found if name == "run_file"} == set(RUNNERS)
-
-
-def test_no_pickles_are_read():
-    """Those of CIFAR have published checksums; the other file names an error of torch."""
-    assert {file for file, name in imported_names() if name in PICKLES} == {
-        "bench/data/sources/cifar.py",
-        "bench/models/weights.py",
-    }
 
 
 # Stored experiments, and modules that code imports

@@ -17,6 +17,7 @@ from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import compose
+from tests.annotations import classes
 
 X, Y = torch.zeros(4, 3), torch.arange(4) % 2
 WRONG = ["no", "yes", "x", "", 0, 1, 1.0, [], {"a": 1}, np.bool_(True)]
@@ -64,13 +65,6 @@ def flags(model: type[BaseModel], known: set[type]) -> Iterator[tuple[type[BaseM
         for cls in classes(field.annotation, *field.metadata):
             if issubclass(cls, BaseModel) and cls not in known:
                 yield from flags(cls, known)
-
-
-def classes(*annotations: Any) -> Iterator[type]:
-    for annotation in annotations:
-        if isinstance(annotation, type):
-            yield annotation
-        yield from classes(*getattr(annotation, "__args__", ()), *getattr(annotation, "models", ()))
 
 
 def all_flags() -> list[tuple[type[BaseModel], str]]:

@@ -4,13 +4,9 @@ A module that draws intervals is found by the calls in its code; without a case 
 """
 
 import ast
-import importlib.util
 import itertools
-import json
 import math
-import shutil
 import statistics
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +18,6 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
-from scipy.special import stdtr
 from scipy.stats import kendalltau
 
 import analysis
@@ -33,7 +28,6 @@ from analysis.comparison.study.study import EVERY, POOLED, Study
 from analysis.comparison.tuning import figures as tuning_figures
 from analysis.comparison.tuning.budget import Budget
 from analysis.comparison.tuning.gain import Gain
-from analysis.explorer.page import ASSETS
 from analysis.figures import draw as figures
 from analysis.figures.base import TEXT_WIDTH
 from analysis.figures.draw import KINDS
@@ -44,7 +38,6 @@ from bench.experiments.experiment import load_experiment
 from tests.analysis.comparison.frames import compared, runs
 from tests.analysis.comparison.study_frames import study_runs
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
-from tests.analysis.explorer.frames_by_hand import SETTINGS, explorer, frames
 from tests.analysis.figures.drawings import EASY
 
 CALLS = {
@@ -342,7 +335,7 @@ def of_paired_differences(_: Figures) -> Iterator[tuple[list[Interval], list[Int
 
 
 def of_ranks(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
-    """One method is clearly the best one; the two others cannot be told apart."""
+    """One method is clearly the best one; the two others cannot be distinguished."""
     rows = runs({"mine": 95.0, "one": 80.0, "two": 80.0})
     yield (drawn(ranks.draw_ranking(compared(rows), TEXT_WIDTH).figure)), [(1, 1), (2, 3), (2, 3)] * 4
 
@@ -463,54 +456,3 @@ def test_a_figure_draws_the_intervals_of_its_values(module: str, tmp_path: Path)
 def test_all_code_that_draws_intervals_belongs_to_a_figure() -> None:
     assert {_short(module) for module in CODE.figures} == set(CASES)
     assert {module for module, _ in CODE.direct} <= {*CODE.figures, *CODE.used}
-
-
-def test_the_quantiles_of_the_interactive_page() -> None:
-    """They are rounded to four decimals."""
-    quantiles = explorer().data()["quantiles"]
-    assert len(quantiles) == 99
-    found = [stdtr(df, [q - 6e-5, q + 6e-5]) for df, q in enumerate(quantiles, start=1)]
-    assert all(below < 0.975 < above for below, above in found)
-
-
-def _node() -> str | None:
-    """Node.js, or that of the package playwright."""
-    found = importlib.util.find_spec("playwright")
-    own = Path(str(found.origin)).parent / "driver" / "node" if found else None
-    return shutil.which("node") or (str(own) if own and own.is_file() else None)
-
-
-BANDS = """
-globalThis.document = {
-  getElementById: () => ({ textContent: PAGE }), documentElement: { dataset: { theme: "light" } },
-};
-globalThis.getComputedStyle = () => ({ getPropertyValue: () => "" });
-globalThis.valueText = String;
-SCRIPTS
-const found = {};
-for (const entry of ENTRIES) {
-  state.pinned.add(entry.key);
-  found[entry.key] = ["deviation", "interval"].map((kind) => {
-    state.spread = kind;
-    const [low, high] = curveTraces(entry);
-    return [low.y, high.y];
-  });
-}
-console.log(JSON.stringify(found));
-"""
-"""Prints the edges of the bands of all methods in the first setting: deviations, and intervals."""
-
-
-@pytest.mark.skipif(_node() is None, reason="needs Node.js, such as that of the package playwright")
-def test_the_intervals_of_the_interactive_page() -> None:
-    """Of the values on the page, which have four digits."""
-    names = ("statistics.js", "data.js", "state.js", "marks.js", "charts.js", "curves.js")
-    scripts = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
-    script = BANDS.replace("PAGE", json.dumps(json.dumps(explorer().data()))).replace("SCRIPTS", scripts)
-    done = subprocess.run([str(_node()), "-"], input=script, capture_output=True, text=True, check=True)
-    _, curves = frames()
-    curves = curves[(curves["partition"] == SETTINGS[0][1]) & (curves["variant"] == "tuned")]
-    for method, rows in curves.groupby("method"):
-        values = [of_round.tolist() for _, of_round in rows.groupby("round")["test_accuracy"]]
-        for shown, interval in zip(json.loads(done.stdout)[f"{method} tuned"], (deviation, t_interval), strict=True):
-            np.testing.assert_allclose(np.transpose(shown), list(map(interval, values)), atol=0.03)

@@ -72,7 +72,7 @@ def test_freed_memory_stays_in_the_process():
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system has no huge pages")
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no mallopt")
 def test_tensors_are_in_huge_pages_where_the_system_has_them(tmp_path):
-    """The system notes for each part of the memory whether huge pages were asked for, even if none is free.
+    """The system notes for each part of the memory whether huge pages were requested, even if none is free.
 
     In forks of a process that has imported what commands use, as the forks of the command server.
     """
