@@ -188,6 +188,7 @@ def run_commands(page: Page, folder: Path) -> dict[str, str]:
     }
 
 
+@thorough
 @pytest.mark.long
 def test_the_commands_of_the_readme(folder):
     """The user's method costs three gradients per local step; it is compared with the stored runs of its setting."""

@@ -3,7 +3,7 @@
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
 from bench.methods.servers.momentum import Momentum
-from tests.tiers import COVERING, METHODS, covering
+from tests.tiers import COVERING, METHODS, covering, in_turn
 
 
 def test_the_methods_of_make_test_have_every_component_class():
@@ -22,3 +22,11 @@ def test_a_new_component_class_joins_by_itself():
     own = Recipe("own", "Own", "a test", Components(server=OwnMomentum))
     assert "own" in covering({**CATALOG, "own": own})
     assert "twin" not in covering({**CATALOG, "twin": CATALOG["fedsmoo"]})
+
+
+def test_methods_take_turns_in_the_ways():
+    pairs = in_turn(("loop", 1), ("cohort", 2), ("graph", 3))
+    assert len(pairs) == len({pair.values for pair in pairs}) == 3 * len(CATALOG)
+    quick = [pair.values for pair in pairs if not pair.marks]
+    assert sorted(method for method, *_ in quick) == sorted(COVERING)
+    assert {tuple(way) for _, *way in quick} == {("loop", 1), ("cohort", 2), ("graph", 3)}

@@ -3,10 +3,13 @@
 `make test` runs `pytest -m "not thorough"`. `make test-all` runs every test, as `pytest` without options does.
 
 - A check of all methods takes `METHODS` as its parameters: methods without a component class of their own are thorough.
+- A check of all methods in several ways, such as back ends, takes `in_turn(...)`: one method in the first way, the next
+  in the second; the other pairs are thorough.
 - A whole test that takes long, and whose kind of check other tests have, too, has the decorator `@thorough`.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -29,3 +32,14 @@ def covering(recipes: Mapping[str, Recipe]) -> list[str]:
 COVERING = covering(CATALOG)
 METHODS = [name if name in COVERING else pytest.param(name, marks=thorough) for name in CATALOG]
 """All methods, as the parameters of a test."""
+
+
+def in_turn(*ways: tuple[Any, ...]) -> list[Any]:
+    """Each method in each way, as parameters; in `make test`, the methods of `METHODS` take turns in the ways."""
+    assert len(ways) <= len(COVERING), "a way without a method"
+    quick = {(method, turn % len(ways)) for turn, method in enumerate(COVERING)}
+    return [
+        pytest.param(method, *way, marks=[] if (method, number) in quick else [thorough])
+        for method in CATALOG
+        for number, way in enumerate(ways)
+    ]

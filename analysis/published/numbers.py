@@ -260,23 +260,24 @@ def fitting(frame: pd.DataFrame, keys: Mapping[str, KeyValue]) -> pd.DataFrame:
     costs do not state the setting. A partition parameter such as 0.6;0.1 (one number for two partitions) fits both
     values. All other keys must be equal.
     """
-    fits = np.ones(len(frame), dtype=bool)
-    for key, value in keys.items():
+    rows = np.arange(len(frame))
+    for key, value in keys.items():  # each reads only the rows that the keys before have left
+        column = frame[key].array[rows]
         values = value if isinstance(value, tuple) else (value,)
-        fits &= np.logical_or.reduce([_fits(frame[key], one) for one in values])
-    return frame[fits]
+        rows = rows[np.logical_or.reduce([_fits(key, column, one) for one in values])]
+    return frame.iloc[rows]
 
 
-def _fits(column: "pd.Series[str]", value: str | int) -> NDArray[np.bool_]:
-    """Which rows of a key's column fit the value."""
-    if column.name in COUNTS:
+def _fits(key: str, column: pd.api.extensions.ExtensionArray, value: str | int) -> NDArray[np.bool_]:
+    """Which values of a key's column fit the value."""
+    if key in COUNTS:
         numbers = column.to_numpy(dtype=float, na_value=np.nan)
         return np.asarray(np.isnan(numbers) | (numbers == value))
     texts = column.to_numpy(dtype=object)
     fits: NDArray[np.bool_] = texts == value
-    if column.name in SETTING:
+    if key in SETTING:
         fits |= texts == ""
-    if column.name == "partition_param":
+    if key == "partition_param":
         fits |= np.array([value in _VALUES.split(text) for text in texts], dtype=bool)
     return fits
 

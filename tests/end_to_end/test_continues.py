@@ -13,6 +13,7 @@ import pytest
 from tests.commands import SNAKEMAKE, run
 from tests.end_to_end.test_snakemake import CELLS, command
 from tests.places import ROOT
+from tests.tiers import thorough
 
 TARGET = f"results/runs/mini/{CELLS}/fedsam/metrics.csv"
 
@@ -32,8 +33,14 @@ def started(folder: Path) -> subprocess.Popen:
     return process
 
 
+ENDS = [
+    pytest.param(signal.SIGKILL, marks=thorough, id="kill -9"),
+    pytest.param(signal.SIGHUP, id="a closed terminal"),
+]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGHUP], ids=["kill -9", "a closed terminal"])
+@pytest.mark.parametrize("end", ENDS)
 def test_the_same_command_continues(end, tmp_path):
     process = started(tmp_path)
     os.killpg(process.pid, end)

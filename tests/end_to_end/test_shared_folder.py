@@ -38,6 +38,7 @@ def machine(folder: Path, name: str, *words: str):
     return start(["fedflat", *words], folder, os.environ, [folder / f"{name}.out", folder / f"{name}.err"])
 
 
+@thorough
 def test_two_machines_divide_the_cells_of_a_shared_folder(alone: Path, tmp_path: Path):
     """Each repeats its command until it succeeds; every run is trained once, by one of them."""
     command = training(alone, *METHODS)

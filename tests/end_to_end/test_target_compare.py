@@ -69,6 +69,7 @@ def test_what_is_there_is_not_computed_again(folder):
     assert "jobs:" not in done.stderr, done.stderr
 
 
+@thorough
 def test_an_edited_file_is_not_mixed_with_the_trials_of_the_old_one(folder):
     method = folder / "idea.py"
     text = method.read_text(encoding="utf-8")

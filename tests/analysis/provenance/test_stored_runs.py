@@ -32,6 +32,7 @@ from bench.methods.base import along
 from bench.methods.perturbations.sam import SAM
 from tests.analysis.conftest import train_all
 from tests.commands import fedflat, refused
+from tests.tiers import thorough
 
 CPU = torch.device("cpu")
 
@@ -149,6 +150,7 @@ TEN = (
 )
 
 
+@thorough
 def test_a_broken_method_is_found_by_the_mean_over_its_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten seeds with SAM steps eight times as long: no single difference is above five deviations of the seeds."""
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,6 @@
 """Simulated errors of the rule: at most 5 % of both kinds, equal to an integral and to a simulation of single runs."""
 
+import itertools
 import math
 import re
 
@@ -25,6 +26,7 @@ from analysis.verdicts.operating import (
 )
 from analysis.verdicts.verdict import verdict
 from bench.files.marked_text import part
+from tests.tiers import thorough
 
 DEVIATIONS = 3
 """How many binomial deviations a simulated share may exceed what it must not exceed."""
@@ -35,7 +37,11 @@ def at_most(share: float, draws: int = DRAWS) -> float:
 
 
 CORRELATIONS = (0, 0.5, 0.8, 1)
-CASES = [Case(std, n, rho, papers_seeds=m) for std in STDS for n in (2, *SEEDS) for rho in CORRELATIONS for m in (1, 3)]
+GRID = itertools.product(STDS, (2, *SEEDS), CORRELATIONS, (1, 3))
+CASES = [
+    pytest.param(Case(std, n, rho, papers_seeds=m), marks=[] if turn % 3 == 0 else [thorough])
+    for turn, (std, n, rho, m) in enumerate(GRID)
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -19,7 +19,7 @@ from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
 from tests.never_waits import DEVICE, HostWaitsError, NeverWaits, never_waits
 from tests.problems import Problem, train
-from tests.tiers import METHODS, thorough
+from tests.tiers import in_turn, thorough
 
 pytestmark = pytest.mark.long
 
@@ -48,7 +48,6 @@ class UncapturedBranches(Uncaptured, Branches):
 
 
 BACKENDS = [Loop, Cohort, Uncaptured, UncapturedBranches]
-OF_ALL_METHODS = [Loop, Cohort, pytest.param(Uncaptured, marks=thorough), UncapturedBranches]
 
 
 def play(backend, federation, rounds, monkeypatch):
@@ -86,8 +85,7 @@ def check(backend, federation, monkeypatch):
         assert own.captured > 2
 
 
-@pytest.mark.parametrize("backend", OF_ALL_METHODS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "backend"), in_turn(*((backend,) for backend in BACKENDS)))
 def test_the_host_never_waits(method, backend, monkeypatch):
     check(backend, federation_of(method), monkeypatch)
 
@@ -111,7 +109,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("backend", OF_ALL_METHODS)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("method", "values"), VARIANTS.values(), ids=VARIANTS)
 def test_nor_in_variants_of_methods(method, values, backend, monkeypatch):
     federation = Problem(1).federation(method, example(CATALOG[method]) | values, device=DEVICE)

@@ -16,7 +16,7 @@ from bench.methods.recipe import Components, Recipe
 from tests.bench.engine.rounds_of_backends import NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
 from tests.problems import Problem, joint_round
 from tests.tape import Tapes
-from tests.tiers import METHODS, thorough
+from tests.tiers import in_turn, thorough
 
 PARTICIPANTS = [[0, 1], [1, 3], [0, 2], [2], [0, 1, 2, 3], [1, 2, 3], [0], [0, 1, 2, 3], [1, 2], [0, 3]]
 """Numbers of clients as in Bernoulli sampling: new ones and old ones, more than ever before, and fewer."""
@@ -41,16 +41,10 @@ def follow(method, plan, kind=Graph, **changes):
     return tapes
 
 
-WAYS = [
-    ("full", Graph),
-    ("epochs", Branches),
-    pytest.param("full", Branches, marks=thorough),
-    pytest.param("epochs", Graph, marks=thorough),
-]
+WAYS = [("full", Graph), ("epochs", Branches), ("full", Branches), ("epochs", Graph)]
 
 
-@pytest.mark.parametrize(("plan", "kind"), WAYS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "plan", "kind"), in_turn(*WAYS))
 def test_replayed_steps_follow_the_loop(method, plan, kind):
     tapes = follow(method, plan, kind)
     if CATALOG[method].build(example(CATALOG[method])).loss.separable:
@@ -72,15 +66,15 @@ def test_tensors_that_appear_in_the_first_step(direction):
 
 
 ON_NETWORKS = [
-    (method, network)
-    for method in ("fedsam", "mimelite", "fedrcl")
-    for network in NETWORKS
+    pytest.param(method, network, kind, marks=[] if (m + n + k) % 2 else [thorough])
+    for m, method in enumerate(("fedsam", "mimelite", "fedrcl"))
+    for n, network in enumerate(NETWORKS)
+    for k, kind in enumerate((Graph, Branches))
     if (method, network) != ("fedrcl", "mixed-up")  # FedRCL needs one label per image
 ]
 
 
-@pytest.mark.parametrize("kind", [Graph, Branches])
-@pytest.mark.parametrize(("method", "network"), ON_NETWORKS)
+@pytest.mark.parametrize(("method", "network", "kind"), ON_NETWORKS)
 def test_networks_augmentations_and_dropout(method, network, kind):
     changes = NETWORKS[network]
     bench = benches(method, **changes)[0]
