@@ -31,7 +31,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the same of `nohup` and a closed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-cases", type=int, default=1000, help="number of inputs that tests/fuzz tries")
+    parser.addoption("--fuzz-cases", type=int, default=500, help="number of inputs that tests/fuzz tries")
 
 
 @pytest.hookimpl(trylast=True)

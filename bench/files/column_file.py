@@ -1,5 +1,6 @@
 """Columns of numbers or names in user-defined files: CSV, gzipped or not, or npz."""
 
+import contextlib
 import csv
 import gzip
 import io
@@ -66,6 +67,9 @@ def integers(columns: Columns, name: str, what: str) -> NDArray[np.int64]:
     column = _column(columns, name, what)
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
+    if column.dtype.kind == "U" and np.char.isdecimal(column).all():
+        with contextlib.suppress(OverflowError):  # reported below
+            return column.astype(np.int64)
     values = column.tolist()
     whole = [_whole(value) for value in values]
     if None in whole:

@@ -2,6 +2,7 @@
 
 import functools
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,12 @@ def code_fingerprint() -> str:
     return short_hash(*named_contents(PACKAGE.rglob("*.py"), PACKAGE))
 
 
-def git_commit() -> dict[str, Any]:
-    """The `commit` of the repository, and whether `bench` differs from it (`dirty`); both None without a repository."""
+@functools.cache
+def git_commit() -> Mapping[str, Any]:
+    """The `commit` of the repository, and whether `bench` differs from it (`dirty`); both None without a repository.
+
+    Found once per process: later changes are not those of the code that was imported.
+    """
     top = _git("rev-parse", "--show-toplevel")
     if top is None or Path(top) != PACKAGE.parent:  # also if a foreign repository contains the installed package
         return {"commit": None, "dirty": None}

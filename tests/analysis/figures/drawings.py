@@ -1,5 +1,7 @@
 """What tests of figures share: how to draw one, and what can be read in it."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,6 +18,20 @@ EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 
 def drawn(name: str, tidy: Tidy) -> Figure:
     return figures.draw(figures.load_figure("quick", name), tidy)
+
+
+def check_type(figure: Figure) -> None:
+    """All text is large enough to be read."""
+    for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
+        assert text.get_fontsize() >= 7, text
+
+
+def check_bytes_repeat(draw: Callable[[], Figure], folder: Path) -> None:
+    """Drawn and saved twice, in both formats."""
+    first, second = (figures.save(draw(), folder / str(turn) / "figure") for turn in range(2))
+    assert [file.suffix for file in first] == [".png", ".pdf"]
+    assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+    assert b"CreationDate" not in first[1].read_bytes()
 
 
 def panels(figure: Figure) -> list[Axes]:

@@ -21,6 +21,8 @@ from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
+from tests.analysis.figures.drawings import check_bytes_repeat, check_type
+from tests.tiers import thorough
 
 METHODS = ("fedavg", "fedsam", "fedgf")
 PLACE = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
@@ -100,27 +102,28 @@ def notes(figure: Figure) -> str:
     return " ".join(text.get_text() for part in [figure, *figure.subfigs] for text in part.texts)
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        ("clients", {}),
-        ("client_rounds", {}),
-        ("client_rounds", {"form": "curves"}),
-        ("corruptions", {}),
-        ("corruptions", {"form": "bars"}),
-        ("cost", {}),
-        ("convergence", {}),
-    ],
-)
-def test_missing_methods_are_named_and_equal_data_gives_equal_bytes(
-    kind: str, fields: dict[str, Any], tidy: Tidy, tmp_path: Path
-) -> None:
-    drawn = [figures.draw(layout(kind, **fields), tidy) for _ in range(2)]
-    assert "not run: FedGF" in notes(drawn[0])
-    for text in drawn[0].findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
-        assert text.get_fontsize() >= 7
-    first, second = (figures.save(figure, tmp_path / f"{k}") for k, figure in enumerate(drawn))
-    assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+EACH = [
+    ("clients", {}),
+    ("client_rounds", {}),
+    ("client_rounds", {"form": "curves"}),
+    ("corruptions", {}),
+    ("corruptions", {"form": "bars"}),
+    ("cost", {}),
+    ("convergence", {}),
+]
+
+
+@thorough
+@pytest.mark.parametrize(("kind", "fields"), EACH)
+def test_equal_data_gives_equal_bytes(kind: str, fields: dict[str, Any], tidy: Tidy, tmp_path: Path) -> None:
+    check_bytes_repeat(lambda: figures.draw(layout(kind, **fields), tidy), tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "fields"), EACH)
+def test_type_is_readable_and_missing_methods_are_named(kind: str, fields: dict[str, Any], tidy: Tidy) -> None:
+    figure = figures.draw(layout(kind, **fields), tidy)
+    check_type(figure)
+    assert "not run: FedGF" in notes(figure)
     assert words(figures.caption(layout(kind, **fields), tidy)).startswith("T. C. ")
 
 

@@ -16,6 +16,8 @@ from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, tidy_in, words, write
+from tests.analysis.figures.drawings import check_bytes_repeat, check_type
+from tests.tiers import thorough
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 PANELS = [{"partition": place.partition, "participation": place.participation} for place in (EASY, HARD)]
@@ -120,18 +122,17 @@ def test_runs_that_stored_none_of_the_rounds_show_all_of_theirs(tidy: Tidy) -> N
     assert "rounds: 1, 5, 9;" in words(figures.caption(chosen, tidy))
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [("eigenvalues", {}), ("density", {}), ("client_eigenvalues", {}), ("client_eigenvalues", {"form": "map"})],
-)
-def test_type_is_readable_bytes_repeat_and_nothing_is_one_line(
-    kind: str, fields: dict[str, Any], tidy: Tidy, tmp_path: Path
-) -> None:
-    figure = figures.draw(layout(kind, **fields), tidy)
-    for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
-        assert text.get_fontsize() >= 7
-    first = figures.save(figure, tmp_path / "one")
-    again = figures.save(figures.draw(layout(kind, **fields), tidy), tmp_path / "two")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+EACH = [("eigenvalues", {}), ("density", {}), ("client_eigenvalues", {}), ("client_eigenvalues", {"form": "map"})]
+
+
+@thorough
+@pytest.mark.parametrize(("kind", "fields"), EACH)
+def test_bytes_repeat(kind: str, fields: dict[str, Any], tidy: Tidy, tmp_path: Path) -> None:
+    check_bytes_repeat(lambda: figures.draw(layout(kind, **fields), tidy), tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "fields"), EACH)
+def test_type_is_readable_and_nothing_is_one_line(kind: str, fields: dict[str, Any], tidy: Tidy) -> None:
+    check_type(figures.draw(layout(kind, **fields), tidy))
     with pytest.raises(UserError, match="nothing to draw for 'T'"):
         figures.draw(layout(kind, **fields, methods=["fedgf"]), tidy)

@@ -24,6 +24,7 @@ from fedflat.cli.app import app
 from tests.analysis.papers import requested, tables
 from tests.analysis.published.published_counts import ROWS
 from tests.commands import refused
+from tests.tiers import thorough
 
 CPU = torch.device("cpu")
 COSTS = PAPER_TABLES / "costs.csv"
@@ -64,16 +65,19 @@ def rows(generated: str) -> dict[str, list[str]]:
     return {target: re.split(r" \| ", rest) for target, rest in lines}
 
 
+@thorough
 def test_the_committed_page_is_what_the_code_generates(generated: str) -> None:
     committed = (PAPER_TABLES / "README.md").read_text(encoding="utf-8")
     assert committed == generated, "run: fedflat index"
 
 
+@thorough
 def test_the_stored_times_are_those_that_the_page_needs(folder: Path) -> None:
     timed = pickle.loads((folder / "timed").read_bytes())
     assert set(GradientTimes.read(COSTS).known) == timed, "run: fedflat index --measure"
 
 
+@thorough
 def test_every_table_and_figure_of_the_papers_has_a_line(rows: dict[str, list[str]]) -> None:
     targets = {
         f"{paper}_{folder[:-1]}_{name}"
@@ -84,6 +88,7 @@ def test_every_table_and_figure_of_the_papers_has_a_line(rows: dict[str, list[st
     assert set(rows) == {*targets, *experiment_names(), "all_tables", "all_figures"}
 
 
+@thorough
 def test_printed_numbers_with_runs_are_counted(generated: str) -> None:
     """Of all papers and of each: nine numbers of FedTOGA's Table 7 are printed out of line, so that their entries are
     unknown; the one readable number of Caldarola et al.'s Table 7 has runs in a reading only."""
@@ -110,11 +115,13 @@ def test_a_table_that_is_left_out_lowers_the_count() -> None:
     assert (homes.own, homes.other) == (2 * 4 * 12, 0)
 
 
+@thorough
 def test_what_has_no_target_is_reported(generated: str) -> None:
     assert "| Table 6 | sizes of the data sets: settings, no target |" in generated
     assert generated.count("no target |") == 10
 
 
+@thorough
 def test_runs_are_those_of_the_plan(rows: dict[str, list[str]]) -> None:
     for target in ("fedlesam_figure_4", "fedsam_caldarola_figure_14a_b", "quick"):
         runs = total(plan([target], Path("none"), {}, GradientTimes.read(COSTS)).values()).runs
@@ -123,12 +130,14 @@ def test_runs_are_those_of_the_plan(rows: dict[str, list[str]]) -> None:
     assert rows["fedsam_caldarola_figure_14a_b"][1] == "9", "FedAvg's, and those that its plane goes through"
 
 
+@thorough
 def test_means_over_held_out_domains_need_the_runs_of_all(rows: dict[str, list[str]]) -> None:
     table, means = rows["fedlesam_table_3"], rows["fedlesam_table_4"]
     assert (table[1], table[4]) == ("720", "DomainNet, OfficeHome")
     assert (means[1], means[4]) == ("648", "CIFAR-10, CIFAR-100, DomainNet, OfficeHome")
 
 
+@thorough
 def test_data_sets_of_analyses_are_named(rows: dict[str, list[str]]) -> None:
     assert rows["fedsam_caldarola_figure_6a"][4] == "CIFAR-10, CIFAR-10-C"
 
