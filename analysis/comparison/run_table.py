@@ -17,7 +17,7 @@ from analysis.comparison.tuning.search_budgets import recorded
 from analysis.layouts.protocol import final_at_scale
 from analysis.layouts.searched import is_searched
 from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import Better, FinalValue, final_values, first_reaching
+from analysis.measures.convergence import Better, FinalValue, final_value, first_reaching
 from analysis.measures.cost import images_of_steps, spending
 from analysis.report.requested import RequestedExperiment
 from bench.engine.step_settings import StepSettings
@@ -132,7 +132,8 @@ class FinishedRun:
     def spent(self) -> pd.DataFrame:
         """What the run has spent after each round: `communicated_mb` and `gradients`."""
         run = self.directory
-        table = spending(self.metrics, run.times(), int(run.provenance["parameters"]), images_of_steps(run))
+        images = images_of_steps(run, self.metrics["round"])
+        table = spending(self.metrics, run.times(), int(run.provenance["parameters"]), images)
         return pd.DataFrame({"communicated_mb": 1000 * table["gigabytes"], "gradients": table["image_gradients"]})
 
     @property
@@ -251,9 +252,8 @@ def run_columns(targets: Iterable[float] = TARGETS, *, of_segmentation: bool = F
 
 def measured(run: FinishedRun, final: FinalValue, targets: Iterable[float]) -> dict[str, float]:
     """What a run has measured and spent."""
-    table = run.metrics.assign(**run.ids)
     columns = {**RATED, **(OF_SEGMENTATION if run.directory.config.dataset.label_maps else {})}
-    rated = {name: float(final_values(table, name, final, better)["value"][0]) for name, better in columns.items()}
+    rated = {name: final_value(run.metrics, name, final, better) for name, better in columns.items()}
     score = run.directory.config.dataset.score
     evaluations = run.metrics.set_index("round")[f"test_{score}"].dropna()
     reached = {target_column(target): first_reaching(evaluations, target) for target in targets}

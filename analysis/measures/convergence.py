@@ -3,6 +3,7 @@
 All are functions of the columns of `metrics.csv`. A run that diverged or stopped at a target has no final value.
 """
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -166,13 +167,16 @@ def final_values(
 
     Only evaluations in the first `share` (a fraction) of the rounds are used.
     """
-    rows, stopped = [], stopped_runs(metrics)
-    for (*cell, seed), run in metrics.groupby(RUN_IDS, sort=False):
+    rows = []
+    for ids, run in metrics.groupby(RUN_IDS, sort=False):
         ordered = run.sort_values("round")
-        last = int(ordered["round"].iloc[-1])
-        evaluations = ordered.loc[ordered["round"] <= share * last, column].dropna()
-        diverged = bool(ordered["diverged"].max())
-        has_value = not (diverged or evaluations.empty or seed in stopped.get(tuple(map(str, cell)), ()))
-        value = final.of(evaluations, better) if has_value else float("nan")
-        rows.append((*cell, seed, last, diverged, value))
+        last, diverged = int(ordered["round"].iloc[-1]), bool(ordered["diverged"].max())
+        rows.append((*ids, last, diverged, final_value(ordered, column, final, better, share)))
     return pd.DataFrame(rows, columns=[*RUN_IDS, "round", "diverged", "value"])
+
+
+def final_value(run: pd.DataFrame, column: str, final: FinalValue, better: Better, share: float = 1.0) -> float:
+    """The final value of one run, whose rows are in the order of rounds; see `final_values`."""
+    evaluations = run.loc[run["round"] <= share * run["round"].iloc[-1], column].dropna()
+    ended_early = run["diverged"].any() or ("stopped" in run and (run["stopped"] == 1).any())
+    return math.nan if ended_early or evaluations.empty else final.of(evaluations, better)

@@ -4,7 +4,7 @@ Only times depend on the machine on which it was trained.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -49,14 +49,14 @@ def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images
     return pd.concat([metrics["round"], in_round.cumsum()], axis=1)
 
 
-def images_of_steps(run: RunDirectory) -> dict[int, int]:
+def images_of_steps(run: RunDirectory, rounds: Iterable[int]) -> dict[int, int]:
     """The number of images in all participants' local steps by finished round; with E local epochs, it is E Σ n_i."""
     config = run.config
     trained, _ = trained_and_held_out(config, run.split())
     images = [config.training.local.images(len(indices)) for indices in trained]
     return {
         finished: sum(images[i] for i in active_clients(config.participation, len(images), config.seed, finished - 1))
-        for finished in run.metrics()["round"].tolist()
+        for finished in map(int, rounds)
     }
 
 

@@ -74,7 +74,8 @@ class Convergence(Analysis):
         """
         directory = run.directory
         metrics = directory.metrics()
-        spent = spending(metrics, directory.times(), run.w.numel(), images_of_steps(directory)).set_index("round")
+        images = images_of_steps(directory, metrics["round"])
+        spent = spending(metrics, directory.times(), run.w.numel(), images).set_index("round")
         evaluations = metrics.set_index("round")[run.config.score].dropna()
         end = f"; evaluated {run.config.evaluation.schedule}{', diverged' if directory.diverged else ''}"
         score = score_words(run.config.score)

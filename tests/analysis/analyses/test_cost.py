@@ -77,7 +77,7 @@ def test_gradients_are_those_of_every_image_that_a_local_step_takes(little: Path
     run = RunDirectory(folder / "fedavg" / "seed-0")
     active = pd.read_csv(folder / "fedavg" / "seed-0" / "partition.csv.gz")
     images = of(avg, "image_gradients_to_target")[0]
-    assert images_of_steps(run) == {1: images}
+    assert images_of_steps(run, [1]) == {1: images}
     counts = active.groupby("client").size()
     assert counts.nsmallest(4).sum() <= images <= counts.nlargest(4).sum()
     assert of(sam, "image_gradients_to_target") == [2 * value for value in of(avg, "image_gradients_to_target")]
