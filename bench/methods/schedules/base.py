@@ -1,0 +1,16 @@
+"""Schedules: how a value changes from round to round. A rate, or a hyper-parameter that allows it, is multiplied by the
+factor of its schedule."""
+
+from abc import abstractmethod
+
+from bench.input.frozen import Frozen
+
+
+class Schedule(Frozen):
+    """A factor for each round. Rounds t are counted from 0, as in the methods' equations."""
+
+    name: str
+
+    @abstractmethod
+    def factor(self, t: int, rounds: int) -> float:
+        """The factor in round t of a run with this number of rounds; not negative."""
