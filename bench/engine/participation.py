@@ -102,7 +102,7 @@ def available_clients(participation: Participation, clients: int, seed: int, rou
     if participation.availability is None:
         return list(range(clients))
     for t in itertools.count(round_index):
-        found = participation.availability.available(clients, seed, t)
+        found = participation.availability.clients_at(clients, seed, t)
         if len(found):
             return [int(i) for i in found]
     raise AssertionError

@@ -1,5 +1,6 @@
 """The local step that all methods share, and the settings of local steps and server step."""
 
+import math
 from functools import partial
 from typing import Annotated, ClassVar
 
@@ -63,13 +64,15 @@ class StepSettings(Frozen):
         return self
 
     def check_rates(self, rounds: int) -> None:
-        """A `UserError` if a rate is zero in one of the rounds: nothing would be trained."""
+        """A `UserError` if a rate is zero in one of the rounds, so that nothing would be trained, or infinite."""
         rates = {"lr_schedule": self.round_rate, "server_lr_schedule": self.round_server_rate}
         for key, rate in rates.items():
             if getattr(self, key) is not None:
-                t, _ = extremes(partial(rate, rounds=rounds), rounds)
-                if rate(t, rounds) <= 0:
-                    raise UserError(f"{key}: the rate is 0 in round {t + 1} of {rounds} (allowed: above 0)")
+                for t in extremes(partial(rate, rounds=rounds), rounds):
+                    if not 0 < (found := rate(t, rounds)) < math.inf:
+                        raise UserError(
+                            f"{key}: the rate is {found:g} in round {t + 1} of {rounds} (allowed: above 0, and finite)"
+                        )
 
     @property
     def has_schedule(self) -> bool:

@@ -13,7 +13,7 @@ class AlwaysAvailable(Availability):
 
     name: Literal["always"] = "always"
 
-    def available(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
+    def clients_at(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
         """All."""
         return np.arange(clients)
 

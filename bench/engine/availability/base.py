@@ -22,7 +22,7 @@ class Availability(Frozen):
         """A `UserError` if the availability does not suit this number of clients, or of rounds."""
 
     @abstractmethod
-    def available(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
+    def clients_at(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
         """The sorted ids of the available clients at time t, from 0; possibly none."""
 
     @abstractmethod

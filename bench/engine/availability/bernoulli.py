@@ -21,7 +21,7 @@ class BernoulliAvailability(Availability):
         """For example bernoulli-0.5."""
         return f"{self.name}-{self.probability:g}"
 
-    def available(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
+    def clients_at(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
         """Those that were drawn."""
         return np.flatnonzero(numpy_stream(seed, "availability", t).random(clients) < self.probability)
 

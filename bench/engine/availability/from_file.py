@@ -36,7 +36,7 @@ class AvailabilityFromFile(Availability):
         if self.file.is_file() and short_hash(self.file.read_bytes()) == self.hash:
             check_length(self._read(clients), self.file, KIND, rounds)
 
-    def available(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
+    def clients_at(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
         """Those of round t."""
         rounds = self._read(clients)
         check_length(rounds, self.file, KIND, t + 1)

@@ -13,28 +13,28 @@ from bench.numerics.streams import numpy_stream
 
 
 class PeriodicAvailability(Availability):
-    """Each client in `on` of every `period` rounds, from a round on that is drawn for the client by the seed."""
+    """Each client in `available` of every `period` rounds, from a round on that is drawn for the client by the seed."""
 
     name: Literal["periodic"] = "periodic"
     period: Count = Field(description="rounds of a period, such as a day")
-    on: Count = Field(description="consecutive rounds of each period in which a client is available")
+    available: Count = Field(description="consecutive rounds of each period in which a client is available")
 
     @model_validator(mode="after")
     def _within(self) -> "PeriodicAvailability":
-        if self.on > self.period:
-            raise UserError(f"on = {self.on} (allowed: at most the period, {self.period})")
+        if self.available > self.period:
+            raise UserError(f"available = {self.available} (allowed: at most the period, {self.period})")
         return self
 
     @property
     def label(self) -> str:
         """For example periodic-6-in-24."""
-        return f"{self.name}-{self.on}-in-{self.period}"
+        return f"{self.name}-{self.available}-in-{self.period}"
 
-    def available(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
+    def clients_at(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
         """Those whose part of the period it is."""
         begins = numpy_stream(seed, "availability").integers(self.period, size=clients)
-        return np.flatnonzero((t - begins) % self.period < self.on)
+        return np.flatnonzero((t - begins) % self.period < self.available)
 
     def mean_share(self) -> float:
         """The share of a period."""
-        return self.on / self.period
+        return self.available / self.period

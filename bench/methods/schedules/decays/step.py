@@ -1,5 +1,6 @@
 """The step schedule: the value is multiplied by the same factor after some of the rounds."""
 
+import math
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -31,6 +32,9 @@ class Step(Schedule):
         return self
 
     def factor(self, t: int, rounds: int) -> float:
-        """γ^n."""
+        """γ^n; infinity if no number is as large, which no value allows."""
         steps = t // self.every if self.every is not None else sum(t >= done for done in self.after or ())
-        return float(self.by**steps)
+        try:
+            return float(self.by**steps)
+        except OverflowError:
+            return math.inf
