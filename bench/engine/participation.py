@@ -143,7 +143,9 @@ def counted(participation: Participation, clients: int, seed: int, round_index: 
 
 
 def scheduled_rounds(participation: Participation, clients: int) -> float:
-    """The number of rounds with participants: the length of the schedule; infinite for other samplings."""
+    """The number of rounds whose participants are known: the length of a file; infinite if there is none."""
+    if participation.availability is not None:
+        return participation.availability.rounds(clients)
     if participation.file is None or participation.hash is None:
         return math.inf
     return len(clients_by_round(participation.file, participation.hash, KIND, clients))

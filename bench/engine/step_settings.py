@@ -83,13 +83,13 @@ class StepSettings(Frozen):
         """The local rate of round t, counted from 0, without that of a method."""
         if self.lr_schedule is None:
             return self.lr * self.lr_decay**t
-        return self.lr * self.lr_schedule.factor(t, rounds)
+        return self.lr * self.lr_schedule.at(t, rounds)
 
     def round_server_rate(self, t: int, rounds: int) -> float:
         """The server's rate in round t, counted from 0."""
         if self.server_lr_schedule is None:
             return self.server_lr
-        return self.server_lr * self.server_lr_schedule.factor(t, rounds)
+        return self.server_lr * self.server_lr_schedule.at(t, rounds)
 
     def local_rate(self, lr: float | Tensor, step: int | Tensor, steps: int | Tensor) -> float | Tensor:
         """The rate of a local step, from 0, of a client with this number of steps; `lr` is that of the round."""

@@ -390,7 +390,7 @@ class Method:
             values: dict[str, float | Tensor] = dict(component.round_values(t))
             for name, schedule in self.schedules.items():
                 if name in type(component).model_fields:
-                    values[name] = schedule.factor(t, rounds) * values.get(name, getattr(component, name))
+                    values[name] = schedule.at(t, rounds) * values.get(name, getattr(component, name))
             if values:
                 found[slot] = values
         return found

@@ -1,5 +1,6 @@
 """The base of all kinds of availability."""
 
+import math
 from abc import abstractmethod
 
 import numpy as np
@@ -20,6 +21,10 @@ class Availability(Frozen):
 
     def check(self, clients: int, rounds: int) -> None:
         """A `UserError` if the availability does not suit this number of clients, or of rounds."""
+
+    def rounds(self, clients: int) -> float:
+        """The number of rounds for which it is known."""
+        return math.inf
 
     @abstractmethod
     def clients_at(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:

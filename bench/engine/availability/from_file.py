@@ -36,6 +36,10 @@ class AvailabilityFromFile(Availability):
         if self.file.is_file() and short_hash(self.file.read_bytes()) == self.hash:
             check_length(self._read(clients), self.file, KIND, rounds)
 
+    def rounds(self, clients: int) -> float:
+        """Those of the file."""
+        return len(self._read(clients))
+
     def clients_at(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
         """Those of round t."""
         rounds = self._read(clients)

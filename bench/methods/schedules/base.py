@@ -14,3 +14,7 @@ class Schedule(Frozen):
     @abstractmethod
     def factor(self, t: int, rounds: int) -> float:
         """The factor in round t of a run with this number of rounds; not negative."""
+
+    def at(self, t: int, rounds: int) -> float:
+        """The factor in round t. Analyses compute a round after the last one: it has the factor of the last one."""
+        return self.factor(min(t, rounds - 1), rounds)

@@ -1,12 +1,14 @@
 """Which clients can take part in a round: the kinds, how participants are drawn among them, and wrong files."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 import fedflat
 from bench.engine.availability import AVAILABILITIES
-from bench.engine.participation import Participation, active_clients, available_clients
+from bench.engine.participation import Participation, active_clients, available_clients, scheduled_rounds
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.training.run_setup import RunSetup
@@ -94,6 +96,7 @@ def trace(tmp_path, text=TRACE) -> dict:
 def test_a_file_is_followed(tmp_path):
     listed = rule(trace(tmp_path), sampling="full")
     listed.check(5, rounds=3)
+    assert (scheduled_rounds(listed, 5), scheduled_rounds(rule(BERNOULLI), 5)) == (3, math.inf)
     assert [active_clients(listed, 5, 0, t) for t in range(3)] == [[1, 3], [0], [0, 2, 4]]
     assert listed.label(5) == "file-my-phones+all-of-5"
     assert rule(PERIODIC).label(20) == "periodic-2-in-8+4-of-20"

@@ -26,6 +26,7 @@ from tests.tiers import METHODS
 CPU = torch.device("cpu")
 T = 12
 COSINE = {"name": "cosine", "end": 0.1}
+FALL = {"name": "cosine"}
 RISE = {"name": "warmup", "rounds": 4, "start": 0.2, "then": COSINE}
 EXAMPLES = {
     "constant": {},
@@ -134,6 +135,15 @@ def test_each_round_has_the_radius_and_the_rates_of_its_own():
         state, measured = federation.run_round(state, active)
         assert torch.equal(expected.w, state.w)
         assert (measured["rho"], measured["server_lr"]) == (0.3 * rise, rise)
+
+
+def test_a_round_after_the_last_one_has_its_rates():
+    """Analyses compute it from the last state, also where the factor would be 0."""
+    federation = Problem(2).federation("fedsam", {"rho": 0.3, "schedules": {"rho": COSINE}}, lr_schedule=FALL)
+    last = 0.1 * factors(FALL, 4)[-1]
+    assert [federation.learning_rate(t) for t in (3, 4, 9)] == [last] * 3
+    radii = [federation.method.round_values(t, 4)["perturbation"]["rho"] for t in (3, 4)]
+    assert radii == [0.3 * factors(COSINE, 4)[-1]] * 2
 
 
 FREE = {"lr_schedule": {"name": "warmup", "rounds": 2, "then": {"name": "cosine"}}}
