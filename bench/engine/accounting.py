@@ -52,6 +52,6 @@ def sent_size(
     of_others = [bits(name, v) for sent in others for name, v in sent.items()]
     vectors = [v for sent in others for v in sent.values()]
     dense = model_sizes((v for v, own in zip(vectors, of_others, strict=True) if own is None), parameters)
-    size: float | Tensor = of_models.count(None) / len(models) + dense / len(models)
+    size: float | Tensor = sum(own is None for own in of_models) / len(models) + dense / len(models)
     own = [n for n in [*of_models, *of_others] if n is not None]
     return size + sum(own) / (BITS * parameters * len(models)) if own else size

@@ -408,18 +408,10 @@ class Method:
         """A `UserError` if a hyper-parameter with a schedule leaves its range in one of these rounds."""
         for name, schedule in self.schedules.items():
             for t in extremes(partial(schedule.factor, rounds=rounds), rounds):
-                for slot, own in self.round_values(t, rounds).items():
-                    component = self.by_slot()[slot]
-                    if name not in own:
-                        continue
-                    try:
-                        type(component).model_validate({**component.model_dump(), **own})
-                    except (ValidationError, UserError) as error:
-                        why = message_of(error.errors()[0]) if isinstance(error, ValidationError) else str(error)
-                        raise UserError(
-                            f"{self.name}: {name} = {own[name]:g} in round {t + 1} of {rounds}, by the schedule "
-                            f"{schedule.name}: {why}"
-                        ) from None
+                for slot, values in self.round_values(t, rounds).items():
+                    if name in values and (wrong := _mistake(self.by_slot()[slot], values)):
+                        place = f"{name} = {values[name]:g} in round {t + 1} of {rounds}"
+                        raise UserError(f"{self.name}: {place}, by the schedule {schedule.name}: {wrong}")
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """The initial state of a client, of all components."""
@@ -433,3 +425,14 @@ class Method:
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All tensors that the server sends in addition to the model."""
         return {name: v for component in self for name, v in component.broadcast(w, state).items()}
+
+
+def _mistake(component: Component, values: Mapping[str, float | Tensor]) -> str:
+    """What is wrong with these hyper-parameters of a component, in words; empty if nothing is."""
+    try:
+        type(component).model_validate({**component.model_dump(), **values})
+    except ValidationError as error:
+        return message_of(error.errors()[0])
+    except UserError as error:
+        return str(error)
+    return ""
