@@ -28,6 +28,8 @@ docs/experiments/partitions
 docs/experiments/models
 docs/experiments/augmentation
 docs/experiments/methods
+docs/experiments/schedules
+docs/experiments/work
 docs/experiments/precedence
 ```
 

@@ -26,9 +26,10 @@ from bench.engine.own_tensors import (
     own_batches,
     own_samples,
 )
-from bench.engine.participation import Participation, active_clients
+from bench.engine.participation import Participation, active_clients, counted
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
+from bench.engine.work import parse_work
 from bench.input.bounds import MOST, check_count, check_flag
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import literals
@@ -76,6 +77,7 @@ def simulate(
     local_steps: int | None = None,
     local_epochs: int | None = None,
     batch_size: int | None = None,
+    work: Mapping[str, Any] | None = None,
     rounds: int | None = None,
     participation: int | Mapping[str, Any] | None = None,
     partition: Mapping[str, Any] | None = None,
@@ -86,6 +88,8 @@ def simulate(
     weight_decay: float = 0.0,
     aggregation: Literal["uniform", "samples"] | None = None,
     lr_decay: float = 1.0,
+    lr_schedule: Mapping[str, Any] | None = None,
+    server_lr_schedule: Mapping[str, Any] | None = None,
     clip: float | None = None,
     local_momentum: float | None = None,
     prox_split: bool = False,
@@ -107,18 +111,24 @@ def simulate(
       "clients": 20, "alpha": 0.1}.
     - `rounds`: number of rounds.
     - `participation`: number of active clients per round, or a mapping as in `grid.participation` of an experiment,
-      such as {"sampling": "bernoulli", "probability": 0.2}. None: all clients.
+      such as {"sampling": "bernoulli", "probability": 0.2}; with `availability`, which clients can take part. None: all
+      clients.
     - `participants`: instead of rounds and participation, the ids of the active clients, for each round.
     - `local_steps`: number of mini-batch steps of an active client per round; or `local_epochs`: passes over its data.
     - `batch_size`: samples per local step, from shuffled passes over the client's data. None: all its samples.
+    - `work`: how much of its local training a client does in a round, as `training.work` of an experiment, such as
+      {"name": "stragglers", "share": 0.5}. None: all of it.
     - `lr`: local learning rate in the first round.
     - `test`: inputs and labels on which the global model is evaluated, every `evaluate_every` rounds and at the end.
-    - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults.
+    - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults. `schedules`: schedules
+      over rounds by name, such as {"rho": 0.1, "schedules": {"rho": {"name": "cosine"}}}.
     - `server_lr`: learning rate of the server.
     - `weight_decay`: ω in the local step w ← w − η (clip(q) + ω w), where q is the method's direction.
     - `aggregation`: weights of the active clients in the mean: by numbers of `samples`, or `uniform`. None: the weights
       that the method defines.
     - `lr_decay`: factor by which the local learning rate is multiplied after each round.
+    - `lr_schedule`, `server_lr_schedule`: schedules over rounds of the local rate, in place of `lr_decay`, and of the
+      server's rate, as in `training` of an experiment, such as {"name": "cosine"}. None: constant.
     - `clip`: largest norm of q; longer directions are scaled down to it. None: no clipping.
     - `local_momentum`: heavy-ball momentum μ of local steps as in `torch.optim.SGD`: b ← μ b + clip(q) + ω w and
       w ← w − η b. The buffer b starts at zero in each round. None: no momentum.
@@ -153,7 +163,7 @@ def simulate(
     check_model(model)
     check_count("evaluate_every", evaluate_every)
     check_flag("keep_every_round", keep_every_round)
-    steps = LocalSteps(local_steps, local_epochs, batch_size)
+    steps = LocalSteps(local_steps, local_epochs, batch_size, work=parse_work(work))
     settings = _settings(engine)
     built = _method(method, hyperparameters)
     if on_round is not None and not callable(on_round):
@@ -162,6 +172,8 @@ def simulate(
         {
             "lr": lr,
             "lr_decay": lr_decay,
+            "lr_schedule": lr_schedule,
+            "server_lr_schedule": server_lr_schedule,
             "server_lr": server_lr,
             "weight_decay": weight_decay,
             "clip": clip,
@@ -173,8 +185,8 @@ def simulate(
     with _same_threads_afterwards():
         objective = _objective(model, buffers)
         data = _data(objective, clients, partition, seed)
-        schedule = _schedule(participants, rounds, participation, len(data.split), seed)
-        federation = federation_on(built, objective, data, step_settings, steps, seed)
+        schedule, counts = _schedule(participants, rounds, participation, len(data.split), seed)
+        federation = federation_on(built, objective, data, step_settings, steps, seed, len(schedule))
         tested = None if test is None else _batches(objective, test)
         state = federation.start(objective.initial())
         simulation = _Simulation(federation, schedule, steps, settings)
@@ -183,14 +195,14 @@ def simulate(
         params: list[Tensor] = []
         rows: list[dict[str, float]] = []
         with progress_bar(built.name, len(schedule), "round", progress) as bar:
-            for _ in schedule:
+            for count in counts:
                 works = simulation.work(state)
                 results = trained.train(federation.local, works)
                 state, measured = federation.aggregate(state, works, results)
                 if not keep_every_round:
                     params.clear()
                 params.append(federation.evaluated(state))
-                row = {"round": state.round, **measured.numbers()}
+                row = {"round": state.round, **measured.numbers(), **count}
                 is_due = state.round % evaluate_every == 0 or state.round == len(schedule)
                 if tested and is_due and not row["diverged"]:
                     federation.evaluate_with(state)
@@ -252,6 +264,7 @@ class _Simulation:
             "local_steps": self.local_steps.steps,
             **({} if self.local_steps.epochs is None else {"local_epochs": self.local_steps.epochs}),
             "batch_size": self.local_steps.batch_size,
+            **({} if self.local_steps.work is None else {"work": self.local_steps.work.model_dump()}),
             "participants": len(self.participants[0]),
             "method": {slot: type(component).__qualname__ for slot, component in components.items()},
         }
@@ -321,15 +334,15 @@ def _schedule(
     participation: int | Mapping[str, Any] | None,
     clients: int,
     seed: int,
-) -> Sequence[Sequence[int]]:
-    """The ids of the active clients, for each round."""
+) -> tuple[Sequence[Sequence[int]], list[dict[str, float]]]:
+    """The ids of the active clients, and what is counted of the others, for each round."""
     if participants is not None:
         if rounds is not None or participation is not None:
             raise UserError(
                 "participants already says who takes part in each round: leave out rounds and participation"
             )
         _check_participants(participants, clients)
-        return participants
+        return participants, [{} for _ in participants]
     if rounds is None:
         raise UserError("rounds is missing (allowed: a number of rounds; or participants, a list of ids per round)")
     check_count("rounds", rounds)
@@ -346,7 +359,8 @@ def _schedule(
         rule = {"active": int(rule)}
     parsed = Participation.parse(rule, "participation")
     parsed.check(clients, rounds)
-    return [active_clients(parsed, clients, seed, t) for t in range(rounds)]
+    active = [active_clients(parsed, clients, seed, t) for t in range(rounds)]
+    return active, [counted(parsed, clients, seed, t) for t in range(rounds)]
 
 
 def _check_participants(participants: Sequence[Sequence[int]], clients: int) -> None:

@@ -89,7 +89,9 @@ class Problem:
         device_data = DeviceData(x, y, torch.zeros((), device=device), torch.ones((), device=device))
         built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters)
         settings = StepSettings(**{"lr": 0.1, "aggregation": "uniform", **steps})
-        return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)
+        return Federation(
+            built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed, rounds=self.rounds
+        )
 
 
 def train(config: RunConfig, folder: Path, device: torch.device, **options: Any) -> RunDirectory:

@@ -411,7 +411,9 @@ def test_the_table_of_precedence(tmp_path):
     assert found[::-1] == [float(value) for value in re.findall(r"\| ([0-9.]+) \|$", page.text, re.MULTILINE)]
 
 
-@pytest.mark.parametrize(("page", "file"), [("keys", "radii"), ("methods", "entries"), ("precedence", "places")])
+@pytest.mark.parametrize(
+    ("page", "file"), [("keys", "radii"), ("methods", "entries"), ("precedence", "places"), ("schedules", "rates")]
+)
 def test_the_experiments_that_pages_show_are_valid(page, file, tutorial):
     PAGES[f"docs/experiments/{page}.md"].write_files(tutorial.parent)
     assert load_experiment(str(tutorial / f"{file}.yaml")).cells()

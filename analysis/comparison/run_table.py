@@ -101,7 +101,10 @@ def protocol(config: RunConfig) -> str:
     """
     left_out: dict[str, Any] = dict.fromkeys(("method", "seed", "evaluation", "engine"), True)
     training = config.training
-    left_out["training"] = STEPS | {key for key in ("local_steps", "drop_last") if getattr(training, key) is None}
+    later = ("local_steps", "drop_last", "work")  # fields that were added later
+    left_out["training"] = STEPS | {key for key in later if getattr(training, key) is None}
+    if config.participation.availability is None:
+        left_out["participation"] = {**USER_FILES["participation"], "availability": True}
     content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
     return short_hash(as_json(content))
 

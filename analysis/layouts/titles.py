@@ -89,6 +89,9 @@ def partition_headings(label: str) -> tuple[str, str]:
 
 def participation_title(label: str) -> str:
     """A participation in words, such as 4 of 20 clients for 4-of-20."""
+    available, plus, sampled = label.rpartition("+")
+    if plus and not label.startswith("schedule-"):
+        return f"{participation_title(sampled)}, availability {available.replace('-', ' ')}"
     bernoulli = re.fullmatch(r"bernoulli-(.+)-of-(\d+)", label)
     if bernoulli:
         return f"{bernoulli[2]} clients, each with probability {bernoulli[1]}"

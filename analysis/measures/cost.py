@@ -53,11 +53,13 @@ def images_of_steps(run: RunDirectory, rounds: Iterable[int]) -> dict[int, int]:
     """The number of images in all participants' local steps by finished round; with E local epochs, it is E Σ n_i."""
     config = run.config
     trained, _ = trained_and_held_out(config, run.split())
-    images = [config.training.local.images(len(indices)) for indices in trained]
-    return {
-        finished: sum(images[i] for i in active_clients(config.participation, len(images), config.seed, finished - 1))
-        for finished in map(int, rounds)
-    }
+    sizes, local, seed = [len(indices) for indices in trained], config.training.local, config.seed
+
+    def of_round(t: int) -> int:
+        active = active_clients(config.participation, len(sizes), seed, t)
+        return sum(local.in_round(seed, t, i).images(sizes[i]) for i in active)
+
+    return {finished: of_round(finished - 1) for finished in map(int, rounds)}
 
 
 def per_round(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int) -> dict[str, float]:

@@ -27,7 +27,7 @@ def seconds(run: RunConfig, times: Times) -> float:
     """Seconds of training and evaluation."""
     training, evaluation = run.training, run.evaluation
     train, test, _, _ = facts(run)
-    per_client = training.local.count(ceil(train / run.partition.clients))
+    per_client = training.local.count(ceil(train / run.partition.clients)) * training.local.mean_share()
     gradients = active_clients(run) * per_client * _costs(run)["gradients"]
     images = evaluation.count(train) + test
     evaluations = len(evaluation.evaluated_rounds(training.rounds))
@@ -50,9 +50,8 @@ def disk(run: RunConfig) -> float:
 
 
 def active_clients(run: RunConfig) -> float:
-    """The number of clients in a round; with Bernoulli participation, its mean."""
-    participation = run.participation
-    return participation.active or (participation.probability or 1) * run.partition.clients
+    """The number of clients in a round, or its mean if it varies."""
+    return run.participation.mean_active(run.partition.clients)
 
 
 def gradient_of(run: RunConfig) -> Gradient:

@@ -1,11 +1,26 @@
-"""The costs of a round, counted from the tensors that are sent and stored; methods declare nothing.
+"""The costs of a round, counted from the tensors that are sent and stored.
 
-Sizes are in units of the model. Single numbers, such as FedGF's c, are not counted.
+Sizes are in units of the model, whose numbers have 32 bits. Single numbers, such as FedGF's c, are not counted. Methods
+declare nothing, unless they send vectors in another form, such as top-k or quantised ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 from torch import Tensor
+
+from bench.input.errors import UserError
+from bench.methods.base import Method
+
+BITS = 32
+"""Bits of a number that is sent: models are sent in float32."""
+
+MODEL = "model"
+"""The name of the model among the vectors that are sent."""
+
+Bits = Callable[[str, Tensor], float | Tensor | None]
+"""The declared bits of a vector with this name; None: 32 per number."""
 
 
 def model_sizes(tensors: Iterable[Tensor], parameters: int) -> float:
@@ -13,12 +28,30 @@ def model_sizes(tensors: Iterable[Tensor], parameters: int) -> float:
     return sum(tensor.numel() for tensor in tensors if tensor.numel() > 1) / parameters
 
 
-def traffic(
-    received: Mapping[str, Tensor], uploads: Sequence[Mapping[str, Tensor]], parameters: int
-) -> dict[str, float]:
-    """Per client and round: `download`, and the mean `upload` over clients; both include the model itself."""
-    sent = [tensor for upload in uploads for tensor in upload.values()]
-    return {
-        "download": 1 + model_sizes(received.values(), parameters),
-        "upload": 1 + model_sizes(sent, parameters) / len(uploads),
-    }
+def declared(method: Method, direction: Literal["upload", "download"]) -> Bits:
+    """The bits that the method's components declare: those of the first one that declares any for a vector."""
+    hooks = [getattr(component, f"{direction}_bits") for component in method]
+
+    def bits(name: str, v: Tensor) -> float | Tensor | None:
+        found = next((given for hook in hooks if (given := hook(name, v)) is not None), None)
+        is_number = isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < math.inf
+        if found is None or is_number or (isinstance(found, Tensor) and found.numel() == 1):
+            return found
+        raise UserError(
+            f"{method.name}: {direction}_bits of '{name}' = {found!r} (allowed: a number of at least 0, or None)"
+        )
+
+    return bits
+
+
+def sent_size(
+    models: Sequence[Tensor], others: Sequence[Mapping[str, Tensor]], parameters: int, bits: Bits
+) -> float | Tensor:
+    """The mean size of what several clients send, or what is sent to one: a model and other vectors each."""
+    of_models = [bits(MODEL, model) for model in models]
+    of_others = [bits(name, v) for sent in others for name, v in sent.items()]
+    vectors = [v for sent in others for v in sent.values()]
+    dense = model_sizes((v for v, own in zip(vectors, of_others, strict=True) if own is None), parameters)
+    size: float | Tensor = sum(own is None for own in of_models) / len(models) + dense / len(models)
+    own = [n for n in [*of_models, *of_others] if n is not None]
+    return size + sum(own) / (BITS * parameters * len(models)) if own else size

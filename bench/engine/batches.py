@@ -1,7 +1,7 @@
 """Batch samplers: which samples each local step of a client uses, decided on the host before the round."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bench.engine.work.base import Work
 from bench.input.bounds import check_count
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
@@ -101,16 +102,37 @@ class StepBatches:
 
 
 @dataclass(frozen=True)
+class LessWork:
+    """The first mini-batches of another sampler: those of the work that a client does in a round."""
+
+    whole: BatchSampler
+    local: "LocalSteps"
+    split: Sequence[NDArray[np.int64]]
+    seed: int
+
+    def __call__(self, client: int, round_index: int) -> list[Tensor]:
+        """The mini-batches of the client's steps, or epochs, in this round."""
+        done = self.local.in_round(self.seed, round_index, client)
+        return self.whole(client, round_index)[: done.count(len(self.split[client]))]
+
+    def one_pass(self, client: int) -> list[Tensor]:
+        """As the other sampler."""
+        return self.whole.one_pass(client)
+
+
+@dataclass(frozen=True)
 class LocalSteps:
     """The local steps of an active client in a round: a number of `steps`, or of `epochs` over its data.
 
     `batch_size` None: each step, or epoch, is one step on all of the client's samples. `drop_last`: see `EpochBatches`.
+    `work`: how many of them clients do; None: all.
     """
 
     steps: int | None = None
     epochs: int | None = None
     batch_size: int | None = None
     drop_last: bool = False
+    work: Work | None = None
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
@@ -122,9 +144,29 @@ class LocalSteps:
         for name, value in given.items():
             if value is not None:
                 check_count(name, value)
+        if self.work is not None:
+            self.work.check(self._amount)
+
+    @property
+    def _amount(self) -> int:
+        return self.steps or self.epochs or 0
+
+    def _with_amount(self, amount: int) -> "LocalSteps":
+        """As many steps, or epochs, for all clients."""
+        if self.steps is not None:
+            return replace(self, steps=amount, work=None)
+        return replace(self, epochs=amount, work=None)
+
+    def in_round(self, seed: int, t: int, client: int) -> "LocalSteps":
+        """The local steps that a client does in round t."""
+        return self if self.work is None else self._with_amount(self.work.amount(self._amount, seed, t, client))
+
+    def mean_share(self) -> float:
+        """The expected share of the steps that clients do."""
+        return 1.0 if self.work is None else self.work.mean(self._amount) / self._amount
 
     def count(self, samples: int) -> int:
-        """The number of steps of a client with this number of samples."""
+        """The number of steps of a client with this number of samples that does all of its work."""
         return self.steps if self.steps is not None else (self.epochs or 0) * self._steps_of_epoch(samples)
 
     def images(self, samples: int) -> int:
@@ -134,6 +176,8 @@ class LocalSteps:
 
     def sampler(self, split: Sequence[NDArray[np.int64]], seed: int) -> BatchSampler:
         """The mini-batches of clients with these samples."""
+        if self.work is not None:
+            return LessWork(replace(self, work=None).sampler(split, seed), self, split, seed)
         if self.batch_size is None:
             return FullBatches(split, self.count(0))
         if self.steps is None:

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
-from bench.engine.accounting import model_sizes, traffic
+from bench.engine.accounting import declared, model_sizes, sent_size
 from bench.engine.backends.loop import Loop
 from bench.engine.backends.rows import to_device
-from bench.engine.batches import BatchSampler
+from bench.engine.batches import BatchSampler, LessWork
 from bench.engine.client_store import ClientStates
 from bench.engine.local import Backend, Broadcast, LocalResult, LocalTraining, LocalWork, Probe
 from bench.engine.objective import Objective
@@ -48,8 +48,14 @@ class Federation:
         step_settings: StepSettings,
         seed: int,
         augment: Augment | None = None,
+        rounds: int | None = None,
     ) -> None:
-        method.check_server_lr(step_settings.server_lr)
+        method.check_server_lr(step_settings.server_lr, has_schedule=step_settings.server_lr_schedule is not None)
+        if rounds is not None:
+            step_settings.check_rates(rounds)
+            method.check_schedules(rounds)
+        elif method.schedules or step_settings.has_schedule:
+            raise UserError("a schedule needs the number of rounds")
         if objective.buffers is not None:
             method = _with_buffers(method, objective)
         self.method = method
@@ -61,6 +67,8 @@ class Federation:
         self.client_sizes = client_sizes
         self.step_settings = step_settings
         self.seed = seed
+        self.rounds = rounds or 0
+        """All rounds, which schedules need to know."""
 
     def start(self, w0: Tensor) -> FederationState:
         """The state before the first round, from initial parameters w0 `[P]`."""
@@ -68,8 +76,12 @@ class Federation:
 
     def learning_rate(self, round_index: int) -> float:
         """The local learning rate η_t."""
-        lr = self.step_settings.lr * self.step_settings.lr_decay**round_index
+        lr = self.step_settings.round_rate(round_index, self.rounds)
         return lr if self.method.swa is None else self.method.swa.learning_rate(round_index, lr)
+
+    def server_rate(self, round_index: int) -> float:
+        """The learning rate η_g of the server."""
+        return self.step_settings.round_server_rate(round_index, self.rounds)
 
     def evaluated(self, state: FederationState) -> Tensor:
         """The model that is evaluated: w^t, or SWA's average as soon as it contains a model."""
@@ -101,18 +113,21 @@ class Federation:
 
     def work(self, state: FederationState, clients: Sequence[int]) -> list[LocalWork]:
         """The local work of the clients in the round after `state`, in the order of their ids."""
-        method, lr = self.method, self.learning_rate(state.round)
-        broadcast = Broadcast(
-            method.server.broadcast_model(state.w, state.server), method.broadcast(state.w, state.server)
-        )
-        _check_teachers(method, broadcast)
+        lr, values = self.learning_rate(state.round), self.method.round_values(state.round, self.rounds)
+        broadcast = self.broadcast(state)
+        _check_teachers(self.method, broadcast)
         return [
             LocalWork(
                 self.seed, state.round, i, lr, broadcast, state.clients,
-                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), len(clients),
+                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), len(clients), values,
             )
             for i in sorted(clients)
         ]  # fmt: skip
+
+    def broadcast(self, state: FederationState) -> Broadcast:
+        """What the server sends to clients in the round after `state`."""
+        method = self.method.with_values(self.method.round_values(state.round, self.rounds))
+        return Broadcast(method.server.broadcast_model(state.w, state.server), method.broadcast(state.w, state.server))
 
     def run_round(
         self, state: FederationState, active: Sequence[int], probe: Probe | None = None, backend: Backend | None = None
@@ -120,9 +135,10 @@ class Federation:
         """One round with the given active clients: the next state, and the round's measurements.
 
         Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean distance of w_i⁺ from the
-        model that the client received), every broadcast scalar, such as FedGF's c, the round's costs: `download` and
-        `upload` per client, `client_state` and `server_state` in model sizes, `gradients` per local step, and, if the
-        loss has teachers, their forward passes per local step as `teacher_passes`; and `diverged`, 1 if the next model
+        model that the client received), every broadcast scalar, such as FedGF's c, the values that follow a
+        schedule, such as rho; `local_steps`, the mean number, if clients do less work; the round's costs: `download`
+        and `upload` per client, `client_state` and `server_state` in model sizes, `gradients` per local step, and, if
+        the loss has teachers, their forward passes per local step as `teacher_passes`; `diverged`, 1 if the next model
         has a parameter that is not finite, or a buffer that has become so.
         """
         work = self.work(state, active)
@@ -134,7 +150,7 @@ class Federation:
         self, state: FederationState, work: Sequence[LocalWork], results: Sequence[LocalResult]
     ) -> tuple[FederationState, "Measurements"]:
         """The server's part of a round, from the clients' results: the next state, and the round's measurements."""
-        method, P, broadcast = self.method, state.w.numel(), work[0].broadcast
+        method, P, broadcast = self.method.with_values(work[0].values), state.w.numel(), work[0].broadcast
         updates = _differences([row.w for row in results], broadcast.model)
         whole = all(row.model is row.w for row in results)
         about = {
@@ -155,7 +171,7 @@ class Federation:
             **to_device(about, state.w.device),
             n_clients=len(self.client_sizes),
             lr=work[0].lr,
-            server_lr=self.step_settings.server_lr,
+            server_lr=self.server_rate(state.round),
         )
         for component in method:
             server.weights = component.client_weights(server)
@@ -175,11 +191,15 @@ class Federation:
             "lr": work[0].lr,
             "local_loss": torch.stack([row.loss for row in results]).mean(),
             "client_drift": norm(updates).mean(),
-            **traffic(broadcast.vectors, [self._sent(row.upload) for row in results], P),
+            "download": sent_size([broadcast.model], [broadcast.vectors], P, declared(method, "download")),
+            "upload": sent_size(
+                list(server.sent), [self._sent(row.upload) for row in results], P, declared(method, "upload")
+            ),
             "client_state": model_sizes([v for row in results for v in row.state.values()], P) / len(results),
             "server_state": model_sizes(server.state.values(), P),
             "gradients": sum(row.gradient_samples for row in results) / samples,
         }
+        known |= self._changing(state.round, work)
         if method.loss.teachers:
             known["teacher_passes"] = sum(row.teacher_samples for row in results) / samples
         scalars: dict[str, float | Tensor] = {
@@ -196,6 +216,17 @@ class Federation:
             diverged = diverged | method.buffers.diverged(state.server[BUFFERS], server.state[BUFFERS])
         known |= scalars | {"diverged": diverged}
         return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)
+
+    def _changing(self, t: int, work: Sequence[LocalWork]) -> dict[str, float | Tensor]:
+        """The values of round t that follow a schedule; the mean number of local steps, if clients do less work."""
+        found: dict[str, float | Tensor] = {}
+        if self.step_settings.server_lr_schedule is not None:
+            found["server_lr"] = self.server_rate(t)
+        for values in work[0].values.values():
+            found = {**values, **found}
+        if isinstance(self.batch_sampler, LessWork):
+            found["local_steps"] = sum(len(one.batches) for one in work) / len(work)
+        return found
 
     def _sent(self, upload: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The part of an upload that counts as traffic."""

@@ -1,7 +1,7 @@
 """Local training in a round, composed of the method's components; the same code for one client and for a cohort."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +12,7 @@ from bench.data.dataset import DeviceData
 from bench.engine.objective import Gradients, Objective
 from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
-from bench.methods.base import ClientRound, Loss, Method
+from bench.methods.base import ClientRound, Loss, Method, RoundValues
 from bench.models.network import Network, Variables
 from bench.numerics.streams import numpy_stream, torch_stream
 
@@ -52,6 +52,10 @@ class LocalTraining:
         first = torch.zeros(1, dtype=torch.int64, device=self.objective.device)
         return self.method.loss.separable and self.objective.is_separable(self.data.batch(first)[0])
 
+    def with_values(self, values: RoundValues) -> "LocalTraining":
+        """The same with the hyper-parameters of a round."""
+        return replace(self, method=self.method.with_values(values)) if values else self
+
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Images and labels of the samples in `index` `[B]` as augmentations get them; inputs, if there are none."""
         return self.data.batch(index) if self.augment is None else self.data.whole_batch(index)
@@ -87,8 +91,8 @@ class LocalWork:
     """One client's work in a round: the model it starts from, the states it may read, and the samples of its steps.
 
     `known` are the states of all clients that have taken part, `participants` is the number of active clients of the
-    round. `batches` has the sample indices `[B]` of each local step, `one_pass` those of all the client's data in
-    batches; both are on the host.
+    round, `values` are the hyper-parameters that change from round to round. `batches` has the sample indices `[B]` of
+    each local step, `one_pass` those of all the client's data in batches; both are on the host.
     """
 
     seed: int
@@ -100,6 +104,7 @@ class LocalWork:
     batches: Sequence[Tensor]
     one_pass: Sequence[Tensor]
     participants: int
+    values: RoundValues = field(default_factory=dict)
 
     @property
     def first_time(self) -> bool:

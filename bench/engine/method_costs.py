@@ -40,6 +40,6 @@ def measured_costs(entry: Recipe, hyperparameters: Mapping[str, Any]) -> dict[st
     steps = LocalSteps(steps=4, batch_size=1)
     objective = Objective(model)
     data = OwnData.of_clients(objective, clients)
-    federation = federation_on(method, objective, data, StepSettings(lr=0.1), steps, seed=0)
+    federation = federation_on(method, objective, data, StepSettings(lr=0.1), steps, seed=0, rounds=2)
     first, _ = federation.run_round(federation.start(federation.objective.initial()), [0, 1])
     return federation.run_round(first, [0, 1])[1]

@@ -75,6 +75,7 @@ def federation_on(
     step_settings: StepSettings,
     local_steps: LocalSteps,
     seed: int,
+    rounds: int | None = None,
 ) -> Federation:
     """The federation of the clients, in the model's number format and on its device."""
     w0 = objective.initial()
@@ -85,7 +86,8 @@ def federation_on(
         torch.ones((), dtype=w0.dtype, device=w0.device),
     )
     sizes = [len(own) for own in data.split]
-    return Federation(method, objective, device_data, local_steps.sampler(data.split, seed), sizes, step_settings, seed)
+    sampler = local_steps.sampler(data.split, seed)
+    return Federation(method, objective, device_data, sampler, sizes, step_settings, seed, rounds=rounds)
 
 
 def own_batches(objective: Objective, name: str, data: object, batch_size: int) -> list[tuple[Tensor, Tensor]]:

@@ -1,6 +1,6 @@
 """Participation: the clients that take part in each round."""
 
-import functools
+import itertools
 import math
 from pathlib import Path
 from typing import Any, Literal
@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from bench.files.column_file import integers, read_columns
+from bench.engine.availability import AnyAvailability
+from bench.engine.round_file import check_length, clients_by_round
 from bench.input.bounds import Count
-from bench.input.content import read_known, short_hash, stem, with_hash
+from bench.input.content import short_hash, stem, with_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.numerics.streams import numpy_stream
@@ -30,6 +31,9 @@ class Participation(Frozen):
     probability: float | None = Field(default=None, gt=0, le=1, description="for bernoulli sampling; no round is empty")
     file: Path | None = Field(default=None, description="CSV of round and client, for sampling by schedule")
     hash: str | None = Field(default=None, description="of the file's content; filled in")
+    availability: AnyAvailability = Field(
+        default=None, description="which clients can take part in a round; null: all, in all rounds"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -45,6 +49,10 @@ class Participation(Frozen):
                 "participation needs active with sampling: fixed, probability with sampling: bernoulli, file with "
                 "sampling: schedule, and none of these keys with sampling: full"
             )
+        if self.availability is not None and self.sampling == "schedule":
+            raise UserError(
+                "participation: a schedule already says who takes part in each round (allowed: availability: null)"
+            )
         return self
 
     def check(self, clients: int, rounds: int = 0) -> None:
@@ -52,86 +60,92 @@ class Participation(Frozen):
         if self.active is not None and self.active > clients:
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
         # Only a new run needs the schedule: the file of a finished run may have been deleted or edited.
-        if self.file is not None and self.file.is_file() and short_hash(self.file.read_bytes()) == self.hash:
-            _check_length(_schedule(self.file, self.hash, clients), self.file, rounds)
+        if self.availability is not None:
+            self.availability.check(clients, rounds)
+        if (
+            self.file is not None
+            and self.hash is not None
+            and self.file.is_file()
+            and short_hash(self.file.read_bytes()) == self.hash
+        ):
+            check_length(clients_by_round(self.file, self.hash, KIND, clients), self.file, KIND, rounds)
 
     def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":
         """The same mean number of clients with another sampling, as in the authors' released code; None: unchanged."""
         if sampling == "bernoulli" and self.active is not None:
-            return Participation(sampling="bernoulli", probability=self.active / clients)
+            chance = self.active / clients
+            return Participation(sampling="bernoulli", probability=chance, availability=self.availability)
         if sampling == "fixed" and self.probability is not None:
-            return Participation(active=max(1, round(self.probability * clients)))
+            return Participation(active=max(1, round(self.probability * clients)), availability=self.availability)
         return self
 
     def label(self, clients: int) -> str:
-        """For example 4-of-20, bernoulli-0.2-of-20, all-of-20, or schedule-mine-of-20."""
+        """For example 4-of-20, bernoulli-0.2-of-20, all-of-20, schedule-mine-of-20, or periodic-6-in-24+4-of-20."""
+        available = "" if self.availability is None else f"{self.availability.label}+"
         if self.sampling == "schedule":
             assert self.file is not None  # validated with the sampling
             return "-".join(filter(None, ("schedule", stem(self.file), "of", str(clients))))
         share = {"fixed": f"{self.active}", "full": "all"}.get(self.sampling) or f"bernoulli-{self.probability:g}"
-        return f"{share}-of-{clients}"
+        return f"{available}{share}-of-{clients}"
+
+    def mean_active(self, clients: int) -> float:
+        """The expected number of active clients in a round."""
+        available = clients * (1 if self.availability is None else self.availability.mean_share())
+        return min(self.active or math.inf, available * (self.probability or 1))
+
+
+def available_clients(participation: Participation, clients: int, seed: int, round_index: int) -> list[int]:
+    """Sorted ids of the clients that can take part in a round: a function of seed and round alone.
+
+    A round in which nobody is available waits: its clients are those of the next time at which some are.
+    """
+    if participation.availability is None:
+        return list(range(clients))
+    for t in itertools.count(round_index):
+        found = participation.availability.clients_at(clients, seed, t)
+        if len(found):
+            return [int(i) for i in found]
+    raise AssertionError
 
 
 def active_clients(participation: Participation, clients: int, seed: int, round_index: int) -> list[int]:
     """Sorted ids of the active clients S^t: a function of seed and round alone, so the same for every method.
 
-    `fixed` draws without replacement; `bernoulli` draws each client independently, and repeats if none is active.
+    `fixed` draws without replacement; `bernoulli` draws each client independently, and repeats if none is active. Both
+    draw among the available clients; if they are fewer than `active`, all of them take part.
     """
     stream = numpy_stream(seed, "participation", round_index)
-    if participation.sampling == "full":
-        return list(range(clients))
     if participation.sampling == "schedule":
         assert participation.file is not None  # validated with the sampling
         assert participation.hash is not None
-        schedule = _schedule(participation.file, participation.hash, clients)
-        _check_length(schedule, participation.file, round_index + 1)
+        schedule = clients_by_round(participation.file, participation.hash, KIND, clients)
+        check_length(schedule, participation.file, KIND, round_index + 1)
         return list(schedule[round_index])
+    available = available_clients(participation, clients, seed, round_index)
+    if participation.sampling == "full":
+        return available
     if participation.sampling == "fixed":
-        chosen = stream.choice(clients, size=participation.active, replace=False)
+        assert participation.active is not None  # validated with the sampling
+        chosen = stream.choice(len(available), size=min(participation.active, len(available)), replace=False)
     else:
         assert participation.probability is not None  # validated with the sampling
         chosen = np.empty(0, dtype=np.int64)
         while len(chosen) == 0:
-            chosen = np.flatnonzero(stream.random(clients) < participation.probability)
-    return sorted(int(i) for i in chosen)
+            chosen = np.flatnonzero(stream.random(len(available)) < participation.probability)
+    return sorted(available[i] for i in chosen)
+
+
+def counted(participation: Participation, clients: int, seed: int, round_index: int) -> dict[str, float]:
+    """The number of available clients in a round, by the name of its column in the metrics; nothing if all are."""
+    if participation.availability is None:
+        return {}
+    return {"available": float(len(available_clients(participation, clients, seed, round_index)))}
 
 
 def scheduled_rounds(participation: Participation, clients: int) -> float:
-    """The number of rounds with participants: the length of the schedule; infinite for other samplings."""
+    """The number of rounds whose participants are known: the length of a file; infinite if there is none."""
+    if participation.availability is not None:
+        return participation.availability.rounds(clients)
     if participation.file is None or participation.hash is None:
         return math.inf
-    return len(_schedule(participation.file, participation.hash, clients))
-
-
-Schedule = tuple[tuple[int, ...], ...]
-
-
-@functools.lru_cache(maxsize=8)
-def _schedule(file: Path, known_hash: str, registered: int) -> Schedule:
-    """The sorted clients of each round; a `UserError` describes an error in the file. Read and checked once."""
-    what = f"the {KIND} '{file}'"
-    columns = read_columns(read_known(file, known_hash, KIND), what)
-    rounds, clients = (integers(columns, name, what) for name in ("round", "client"))
-    for name, column in (("round", rounds), ("client", clients)):
-        if column.min() < 0:
-            raise UserError(f"{what}: {name} = {column.min()}: rounds and clients are counted from 0")
-    order = np.lexsort((clients, rounds))
-    rounds, clients = rounds[order], clients[order]
-    twice = np.flatnonzero((np.diff(rounds) == 0) & (np.diff(clients) == 0))
-    if len(twice):
-        raise UserError(f"{what} has client {clients[twice[0]]} twice in round {rounds[twice[0]]}")
-    numbers, starts = np.unique(rounds, return_index=True)
-    gaps = np.flatnonzero(numbers != np.arange(len(numbers)))
-    if len(gaps):
-        raise UserError(f"{what} has no client in round {gaps[0]}: every round needs one, counted from 0")
-    beyond = np.flatnonzero(clients >= registered)
-    if len(beyond):
-        raise UserError(
-            f"{what} has client {clients[beyond[0]]} in round {rounds[beyond[0]]} (allowed: 0 to {registered - 1})"
-        )
-    return tuple(tuple(part.tolist()) for part in np.split(clients, starts[1:]))
-
-
-def _check_length(schedule: Schedule, file: Path, rounds: int) -> None:
-    if len(schedule) < rounds:
-        raise UserError(f"the {KIND} '{file}' has {len(schedule)} rounds, but training has {rounds}")
+    return len(clients_by_round(participation.file, participation.hash, KIND, clients))

@@ -1,14 +1,18 @@
 """The local step that all methods share, and the settings of local steps and server step."""
 
+import math
+from functools import partial
 from typing import Annotated, ClassVar
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
+from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods.base import Aggregation, norm
 from bench.methods.marks import Search
+from bench.methods.schedules import AnySchedule, extremes
 
 
 class PolynomialRate(Frozen):
@@ -27,11 +31,17 @@ class StepSettings(Frozen):
         gt=0, description="initial local learning rate η_l"
     )
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
+    lr_schedule: AnySchedule = Field(
+        default=None, description="schedule over rounds of the local rate, in place of lr_decay; null: none"
+    )
     lr_poly: PolynomialRate | None = Field(
         default=None, description="power and horizon of a rate that falls within each round; null: it is constant"
     )
     server_lr: Annotated[float, Search(low=0.1, high=1, log=True)] = Field(
         default=1.0, gt=0, description="server learning rate η_g"
+    )
+    server_lr_schedule: AnySchedule = Field(
+        default=None, description="schedule over rounds of the server's rate; null: it is constant"
     )
     weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
     clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
@@ -43,6 +53,43 @@ class StepSettings(Frozen):
     )
     prox_split: bool = Field(default=False, description="a proximal term's λw joins the decay, not the clipped q")
     aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
+
+    @model_validator(mode="after")
+    def _one_decay(self) -> "StepSettings":
+        if self.lr_schedule is not None and self.lr_decay != 1:
+            raise UserError(
+                f"lr_decay = {self.lr_decay:g} and lr_schedule exclude each other (allowed: one of them; "
+                "{name: exponential} is a schedule, too)"
+            )
+        return self
+
+    def check_rates(self, rounds: int) -> None:
+        """A `UserError` if a rate is zero in one of the rounds, so that nothing would be trained, or infinite."""
+        rates = {"lr_schedule": self.round_rate, "server_lr_schedule": self.round_server_rate}
+        for key, rate in rates.items():
+            if getattr(self, key) is not None:
+                for t in extremes(partial(rate, rounds=rounds), rounds):
+                    if not 0 < (found := rate(t, rounds)) < math.inf:
+                        raise UserError(
+                            f"{key}: the rate is {found:g} in round {t + 1} of {rounds} (allowed: above 0, and finite)"
+                        )
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether a rate has a schedule."""
+        return self.lr_schedule is not None or self.server_lr_schedule is not None
+
+    def round_rate(self, t: int, rounds: int) -> float:
+        """The local rate of round t, counted from 0, without that of a method."""
+        if self.lr_schedule is None:
+            return self.lr * self.lr_decay**t
+        return self.lr * self.lr_schedule.at(t, rounds)
+
+    def round_server_rate(self, t: int, rounds: int) -> float:
+        """The server's rate in round t, counted from 0."""
+        if self.server_lr_schedule is None:
+            return self.server_lr
+        return self.server_lr * self.server_lr_schedule.at(t, rounds)
 
     def local_rate(self, lr: float | Tensor, step: int | Tensor, steps: int | Tensor) -> float | Tensor:
         """The rate of a local step, from 0, of a client with this number of steps; `lr` is that of the round."""

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from bench.engine.settings import EngineSettings
 from bench.experiments.address import CellAddress
-from bench.experiments.run_config import AMOUNTS, Evaluation, Training
+from bench.experiments.run_config import Evaluation, Training, alternatives
 from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides, differing
 from bench.experiments.sections.scale import Scale
 from bench.experiments.sections.tuning import Tuning
@@ -67,7 +67,9 @@ class Override:
         part, method, partition, rest = found.groups()
         section, _, name = rest.partition(".")
         names = tuple(rest.split("."))
-        if name and section == "hyperparameters" and not name.startswith("swa."):  # such as correction.alpha
+        if (
+            name and section == "hyperparameters" and not name.startswith(("swa.", "schedules."))
+        ):  # such as correction.alpha
             names = (section, name)
         elif section == "evaluation_where" and (labelled := _PARTICIPATION.match(name)):  # bernoulli-0.2-of-100
             names = (section, labelled[1], *filter(None, name[labelled.end() :].split(".")))
@@ -169,16 +171,16 @@ def parse_overrides(values: Mapping[str, Any]) -> tuple[Override, ...]:
     one partition follow all others.
     """
     overrides = [Override.of(key, value) for key, value in values.items()]
-    _refuse_both_amounts(overrides)
+    _refuse_alternatives(overrides)
     return tuple(sorted(overrides, key=_specificity))
 
 
-def _refuse_both_amounts(overrides: Iterable[Override]) -> None:
-    """A `UserError` if one section of `training` is given both local epochs and local steps."""
-    given: dict[tuple[str, ...], str] = {}
+def _refuse_alternatives(overrides: Iterable[Override]) -> None:
+    """A `UserError` if one section of `training` is given two fields that exclude each other."""
+    given: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
     for one in overrides:
-        if one.names[:1] == ("training",) and one.names[-1] in AMOUNTS and one.value is not None:
-            other = given.setdefault(one.path[:-1], one.key)
+        if one.names[:1] == ("training",) and len(one.names) == 2 and one.value is not None:
+            other = given.setdefault((one.path[:-1], alternatives(one.names[1])), one.key)
             if other != one.key:
                 raise UserError(f"{other} and {one.key} exclude each other (allowed: one of them)")
 

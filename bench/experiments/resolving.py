@@ -53,7 +53,7 @@ from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress
 from bench.experiments.files import experiment_files, read_yaml
 from bench.experiments.overrides import Override, full_key
-from bench.experiments.run_config import AMOUNTS, with_training
+from bench.experiments.run_config import alternatives, with_training
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
 from bench.experiments.sections.scale import ROUNDS, at_smoke_scale
 from bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
@@ -186,7 +186,7 @@ def _with_training(data: Data, key: str, value: Any) -> Data:
     With another number of rounds, SWA begins at its default round, because a configured one may come after the last
     round.
     """
-    together = AMOUNTS if key in AMOUNTS and value is not None else (key,)
+    together = (key,) if value is None else alternatives(key)
     dropped = {"training": together} | ({"swa": ("start",)} if key == "rounds" else {})
     training = data.get("training", {})
     if not isinstance(training, dict):

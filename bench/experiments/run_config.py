@@ -16,6 +16,7 @@ from bench.engine.batches import LocalSteps
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
+from bench.engine.work import AnyWork
 from bench.experiments.sections.method_choice import MethodConfig
 from bench.input.bounds import Count, Images, Seed
 from bench.input.content import short_hash
@@ -31,7 +32,7 @@ USER_FILES: Mapping[str, Any] = {
     "method": {"file": True},
     "model": {"file": True, "module": True, "weights": {"file": True}},
     "partition": {"file": True, "order": {"file": True}},
-    "participation": {"file": True},
+    "participation": {"file": True, "availability": {"file": True}},
 }
 """Fields of a `RunConfig` with the paths of user-defined files. The hash of a file's content is a separate field; a
 folder of images is read when a run starts."""
@@ -65,12 +66,19 @@ ROUNDING = 1e-9
 AMOUNTS = ("local_epochs", "local_steps")
 """The fields of `training` that say how long a client trains in a round; a run has exactly one of them."""
 
+ALTERNATIVES = (AMOUNTS, ("lr_decay", "lr_schedule"))
+"""Fields of `training` that exclude each other: a value of one replaces those of less specific places of the others."""
+
+
+def alternatives(field: str) -> tuple[str, ...]:
+    """The field of `training`, and those that its value replaces."""
+    return next((names for names in ALTERNATIVES if field in names), (field,))
+
 
 def with_training(training: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `training` with these values; a value of `local_steps` replaces `local_epochs`, and vice versa."""
-    given = {name for name in AMOUNTS if values.get(name) is not None}
-    kept = {name: value for name, value in training.items() if not given or name not in AMOUNTS}
-    return {**kept, **values}
+    replaced = {name for key, value in values.items() if value is not None for name in alternatives(key)}
+    return {**{name: value for name, value in training.items() if name not in replaced}, **values}
 
 
 class Training(StepSettings):
@@ -85,6 +93,7 @@ class Training(StepSettings):
         description="mini-batches K of each client per round, in place of local_epochs: the first ones of as many "
         "epochs as they need, the last batch of each epoch may be short",
     )
+    work: AnyWork = Field(default=None, description="how much of it clients do in a round; null: all")
     batch_size: Images = Field(description="mini-batch size B")
     drop_last: Annotated[bool | None, BeforeValidator(lambda given: None if given is False else given)] = Field(
         default=None,
@@ -106,12 +115,15 @@ class Training(StepSettings):
                 f"training.local_epochs = {self.local_epochs} and training.local_steps = {self.local_steps} "
                 "exclude each other (allowed: one of them)"
             )
+        if self.work is not None:
+            self.work.check(self.local_epochs or self.local_steps or 0)
+        self.check_rates(self.rounds)
         return self
 
     @property
     def local(self) -> LocalSteps:
         """The local steps of a client in a round."""
-        return LocalSteps(self.local_steps, self.local_epochs, self.batch_size, bool(self.drop_last))
+        return LocalSteps(self.local_steps, self.local_epochs, self.batch_size, bool(self.drop_last), self.work)
 
 
 class Windows(Frozen):
@@ -274,7 +286,9 @@ class RunConfig(Frozen):
             )
         self._check_label_maps()
         method = self.method.built
-        method.check_server_lr(self.training.server_lr)
+        has_schedule = self.training.server_lr_schedule is not None
+        method.check_server_lr(self.training.server_lr, has_schedule=has_schedule)
+        method.check_schedules(self.training.rounds)
         if method.swa is not None and method.swa.start > self.training.rounds:
             raise UserError(
                 f"swa.start = {method.swa.start} (allowed: at most the number of rounds, {self.training.rounds})"

@@ -15,15 +15,19 @@ hooks. Norms are computed over the last dimension, so that the same code serves 
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from bench.input.errors import UserError
+from bench.input.frozen import message_of
 from bench.methods.marks import Search
+from bench.methods.schedules import extremes
+from bench.methods.schedules.base import Schedule
 from bench.methods.swa import SWA
 from bench.models.network import Network, Variables
 from bench.numerics.flat import FlatLayout
@@ -60,6 +64,10 @@ def along(v: Tensor, length: float | Tensor) -> Tensor:
 def at_most(number: int | Tensor, most: int) -> int | Tensor:
     """The smaller one of a number of a client's round, such as its steps, and of `most`."""
     return number.clamp(max=most) if isinstance(number, Tensor) else min(number, most)
+
+
+RoundValues = Mapping[str, Mapping[str, float | Tensor]]
+"""Values of hyper-parameters in one round, by slot and name."""
 
 
 class CannotBatchError(Exception):
@@ -206,6 +214,25 @@ class Component(BaseModel):
     def finish(self, w: Tensor, client: ClientRound) -> None:
         """Runs on the client after its last local step: sets new state and uploads, given the local model w_i⁺."""
 
+    def round_values(self, t: int) -> dict[str, float]:
+        """The hyper-parameters that the component itself changes from round to round: their values in round t, from 0.
+
+        In this round, all hooks but `start_client` and `start_server` find them in place of the given values.
+        """
+        return {}
+
+    def upload_bits(self, name: str, v: Tensor) -> float | Tensor | None:
+        """The bits in which a client sends the vector v; None: this component leaves them as they are.
+
+        `name` is that of an entry of `ClientRound.upload`; or `model`, whose v is the sent model minus the received.
+        Without any declaration, an upload has 32 bits per number, and single numbers are not counted.
+        """
+        return None
+
+    def download_bits(self, name: str, v: Tensor) -> float | Tensor | None:
+        """The same for what the server sends to a client: an entry of `broadcast`, or `model`, the model itself."""
+        return None
+
     def needs_full_gradient(self) -> bool:
         """Whether the component calls `ClientRound.full_gradient` with these hyper-parameters."""
         return self.takes_full_gradient
@@ -330,13 +357,17 @@ class Method:
     loss: Loss
     aggregation: Aggregation
     swa: SWA | None = None
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
+    """Schedules over rounds by hyper-parameter."""
     buffers: Component | None = None
     """What happens to the model's buffers; the engine sets it for models that have some."""
 
-    def check_server_lr(self, server_lr: float) -> None:
-        """Raises `UserError` if the method has no server learning rate and `server_lr` is not 1."""
+    def check_server_lr(self, server_lr: float, *, has_schedule: bool) -> None:
+        """Raises `UserError` if the method has no server learning rate and `server_lr` is not 1, or has a schedule."""
         if self.server.needs_unit_server_lr() and server_lr != 1:
             raise UserError(f"{self.name} has no server learning rate: server_lr must be 1, not {server_lr:g}")
+        if self.server.needs_unit_server_lr() and has_schedule:
+            raise UserError(f"{self.name} has no server learning rate, so server_lr_schedule must be null")
 
     def by_slot(self) -> dict[str, Component]:
         """The components by slot. The loss is first, since the `start` of other components may compute gradients."""
@@ -352,6 +383,36 @@ class Method:
             yield self.buffers
         yield from self.by_slot().values()
 
+    def round_values(self, t: int, rounds: int) -> RoundValues:
+        """The hyper-parameters that change from round to round, in round t, from 0, of a run with these rounds."""
+        found: dict[str, dict[str, float | Tensor]] = {}
+        for slot, component in self.by_slot().items():
+            values: dict[str, float | Tensor] = dict(component.round_values(t))
+            for name, schedule in self.schedules.items():
+                if name in type(component).model_fields:
+                    values[name] = schedule.at(t, rounds) * values.get(name, getattr(component, name))
+            if values:
+                found[slot] = values
+        return found
+
+    def with_values(self, values: RoundValues) -> "Method":
+        """The method with these hyper-parameters, which are not validated."""
+        changed: dict[str, Any] = {
+            slot: component.model_copy(update=dict(values[slot]))
+            for slot, component in self.by_slot().items()
+            if slot in values
+        }
+        return replace(self, **changed) if changed else self
+
+    def check_schedules(self, rounds: int) -> None:
+        """A `UserError` if a hyper-parameter with a schedule leaves its range in one of these rounds."""
+        for name, schedule in self.schedules.items():
+            for t in extremes(partial(schedule.factor, rounds=rounds), rounds):
+                for slot, values in self.round_values(t, rounds).items():
+                    if name in values and (wrong := _mistake(self.by_slot()[slot], values)):
+                        place = f"{name} = {values[name]:g} in round {t + 1} of {rounds}"
+                        raise UserError(f"{self.name}: {place}, by the schedule {schedule.name}: {wrong}")
+
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """The initial state of a client, of all components."""
         return {name: v for component in self for name, v in component.start_client(w).items()}
@@ -364,3 +425,14 @@ class Method:
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All tensors that the server sends in addition to the model."""
         return {name: v for component in self for name, v in component.broadcast(w, state).items()}
+
+
+def _mistake(component: Component, values: Mapping[str, float | Tensor]) -> str:
+    """What is wrong with these hyper-parameters of a component, in words; empty if nothing is."""
+    try:
+        type(component).model_validate({**component.model_dump(), **values})
+    except ValidationError as error:
+        return message_of(error.errors()[0])
+    except UserError as error:
+        return str(error)
+    return ""

@@ -84,6 +84,14 @@ class Shared:
     """If several components of a method have the hyper-parameter, they share one value."""
 
 
+class Scheduled:
+    """The hyper-parameter can follow a schedule over rounds.
+
+    In a round, `self.rho` is then its value in this round: a number, or a tensor of one number when clients are trained
+    in a batch. A component must neither branch on it nor use it in `start_client`, `start_server`.
+    """
+
+
 class DropsOtherComponents:
     """If it is false, the method drops its other components. Only methods that list it in `takes` have it."""
 

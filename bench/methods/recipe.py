@@ -14,10 +14,16 @@ from bench.input.frozen import as_in_yaml, check_bools, kinds, message_of
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
 from bench.methods.losses.cross_entropy import CrossEntropy
-from bench.methods.marks import DropsOtherComponents, Shared, has_mark
+from bench.methods.marks import DropsOtherComponents, Scheduled, Shared, has_mark
 from bench.methods.perturbations.none import NoPerturbation
+from bench.methods.schedules import parse_schedule
+from bench.methods.schedules.base import Schedule
+from bench.methods.schedules.decays.constant import Constant
 from bench.methods.servers.average import Average
 from bench.methods.swa import SWA
+
+SCHEDULES = "schedules"
+"""The entry among a method's hyper-parameters with the schedules of the others, by name."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,8 @@ class Recipe:
 
     `takes` lists its hyper-parameters; None: all hyper-parameters of its components. If several components have the
     same hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
-    Every method takes `swa`. `costs` are what the author expects. `weighting` are its aggregation weights; None: by
-    samples if all components allow it, else uniform.
+    Every method takes `swa`, and `schedules` of hyper-parameters that allow them. `costs` are what the author expects.
+    `weighting` are its aggregation weights; None: by samples if all components allow it, else uniform.
     """
 
     name: str
@@ -144,29 +150,54 @@ class Recipe:
             for name, value in values.items()
             if value is not None
         }
-        return values if method.swa is None else {**values, "swa": method.swa.model_dump()}
+        if method.swa is not None:
+            values["swa"] = method.swa.model_dump()
+        schedules = {name: schedule.model_dump(exclude_none=True) for name, schedule in method.schedules.items()}
+        return {**values, SCHEDULES: schedules} if schedules else values
 
     def build(self, hyperparameters: Mapping[str, Any]) -> Method:
         """The method with these hyper-parameters. A `UserError` names a missing, unknown or out-of-range one."""
         values = dict(hyperparameters)
-        swa = values.pop("swa", None)
+        swa, schedules = values.pop("swa", None), values.pop(SCHEDULES, None)
         known = self.hyperparameters
         separate = self.components.separate() if self.takes is None else {}
         for key in values:
             if key not in known and key not in separate:
-                raise unknown(f"hyper-parameter of {self.name}", key, [*known, *separate, "swa"])
+                raise unknown(f"hyper-parameter of {self.name}", key, [*known, *separate, "swa", SCHEDULES])
         check_bools(kinds(known | separate), values, lambda: self.name)
         components = self._chosen(values)
         required = components.hyperparameters()
         missing = [name for name in required if name in known and not _is_given(name, components, values)]
         if missing:
             raise UserError(f"{self.name} needs {', '.join(missing)} (its hyper-parameters: {', '.join(known)})")
-        method = self._assembled(components, values)
+        method = replace(self._assembled(components, values), schedules=self._schedules(schedules))
         if swa is None:
             return method
         if not isinstance(swa, Mapping):
             raise UserError(f"{self.name}: swa must be a mapping with {', '.join(SWA.model_fields)}, not {swa!r}")
         return replace(method, swa=SWA.parse(swa, where=f"{self.name}: swa"))
+
+    def _schedules(self, given: Any) -> dict[str, Schedule]:
+        """The schedules of hyper-parameters by name; a `UserError` if one cannot follow a schedule."""
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping):
+            raise UserError(f"{self.name}: {SCHEDULES} = {given!r} (allowed: schedules by hyper-parameter)")
+        known = self.hyperparameters
+        allowed = [name for name, info in known.items() if has_mark(info, Scheduled)]
+        found = {}
+        for name, options in given.items():
+            if name not in known:
+                raise unknown(f"hyper-parameter in {SCHEDULES} of {self.name}", name, known)
+            if name not in allowed:
+                raise UserError(
+                    f"{self.name}: {name} cannot follow a schedule (allowed: {', '.join(allowed) or 'none'}; rates "
+                    "have lr_schedule and server_lr_schedule of training)"
+                )
+            schedule = parse_schedule(options, f"{self.name}: {SCHEDULES}.{name}")
+            if not isinstance(schedule, Constant):
+                found[name] = schedule
+        return found
 
     def _chosen(self, values: Mapping[str, Any]) -> Components:
         """The components: only one of them, if its hyper-parameter with the mark `DropsOtherComponents` is false."""

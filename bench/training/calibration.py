@@ -178,8 +178,10 @@ def train_together(
     if wanted == "together" or setups[0].federation.objective.device.type == "cuda":
         return True
     # One call belongs to one round: runs that were resumed in different rounds are tried as if all were in the first's.
+    federation, t = setups[0].federation, states[0].round
+    values = federation.method.round_values(t, federation.rounds)
     works = [
-        [replace(work, round=states[0].round, lr=setups[0].federation.learning_rate(states[0].round)) for work in own]
+        [replace(work, round=t, lr=federation.learning_rate(t), values=values) for work in own]
         for own in (_last_steps(setup, state) for setup, state in zip(setups, states, strict=True))
     ]
     backend = choice.prepare([setup.federation.objective for setup in setups])

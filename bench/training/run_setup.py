@@ -21,9 +21,9 @@ from bench.data.validation import hold_out
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
-from bench.engine.participation import active_clients
+from bench.engine.participation import active_clients, counted
 from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import AMOUNTS, RunConfig
+from bench.experiments.run_config import AMOUNTS, USER_FILES, RunConfig
 from bench.input.content import ShortHash
 from bench.input.errors import UserError
 from bench.models import build_model
@@ -107,7 +107,9 @@ class RunSetup:
         batch_sampler = settings.local.sampler(split, config.seed)
         sizes = [len(indices) for indices in split]
         augment = _augment(config, dataset, train)
-        federation = Federation(method, objective, train, batch_sampler, sizes, settings, config.seed, augment)
+        federation = Federation(
+            method, objective, train, batch_sampler, sizes, settings, config.seed, augment, settings.rounds
+        )
         return cls(config, dataset, drawn, split, held_out, train, test, objective, federation, initial)
 
     def changed_model(self, recorded: str | None) -> str | None:
@@ -132,9 +134,11 @@ class RunSetup:
         return {
             "model": config.model.model_dump(mode="json", exclude={"file", "module", "weights"}),
             "data": [*data.image_shape, data.classes, len(data.train)],
-            **config.training.model_dump(include={*AMOUNTS, "drop_last"}, exclude_none=True),
+            **config.training.model_dump(include={*AMOUNTS, "drop_last", "work"}, exclude_none=True),
             "batch_size": config.training.batch_size,
-            "participation": config.participation.model_dump(mode="json", exclude={"file"}),
+            "participation": config.participation.model_dump(
+                mode="json", exclude=USER_FILES["participation"], exclude_none=True
+            ),
             "clients": config.partition.clients,
             "method": method,
         }
@@ -142,6 +146,11 @@ class RunSetup:
     def active(self, state: FederationState) -> list[int]:
         """The participants of the next round."""
         return active_clients(self.config.participation, self.config.partition.clients, self.config.seed, state.round)
+
+    def counted(self, state: FederationState) -> dict[str, float]:
+        """Measurements of the next round that do not depend on its training."""
+        config = self.config
+        return counted(config.participation, config.partition.clients, config.seed, state.round)
 
     def work(self, state: FederationState) -> list[LocalWork]:
         """The local work of the next round's participants."""

@@ -177,7 +177,8 @@ class TrainingRun:
         """Accept the result of a round; evaluate and save if due. Returns a copy of the round's row of the metrics."""
         config = self.config
         state, measurements, local_models, seconds = result
-        row: dict[str, Any] = {"round": state.round, **measurements, "diverged": int(measurements["diverged"])}
+        measurements = {**measurements, **self.setup.counted(self.state), "diverged": int(measurements["diverged"])}
+        row: dict[str, Any] = {"round": state.round, **measurements}
         self.state = state
         self._rows.append(row)
         self._times.append({"round": state.round, "train_seconds": seconds})

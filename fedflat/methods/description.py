@@ -18,9 +18,10 @@ from bench.files.text_table import aligned
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS
-from bench.methods.marks import Neutral, search_of
+from bench.methods.marks import Neutral, Scheduled, has_mark, search_of
 from bench.methods.recipe import Components, Recipe
 from bench.methods.released import RELEASES, Release
+from bench.methods.schedules import SCHEDULES
 from bench.methods.swa import SWA
 from bench.methods.user_file import KIND
 from bench.tuning.ranges import of_training
@@ -92,6 +93,8 @@ def describe(name: str) -> str:
         here = f"; here {named.values[key]}" if key in named.values else ""
         lines.append(f"  {key}: {_field(field)}{here}")
     lines += [f"  swa: {', '.join(SWA.model_fields)}: averages models on the server, see fedflat methods swa"]
+    if any(has_mark(field, Scheduled) for field in entry.hyperparameters.values()):
+        lines += [f"  schedules: by hyper-parameter, how it changes over rounds: {', '.join(SCHEDULES)}"]
     lines += [f"  {_rates(entry)}"]
     lines += ["", "costs, measured in a small run (in model sizes):", *(f"  {line}" for line in _costs(named))]
     releases = RELEASES.get(entry.name, {}) if entry is CATALOG.get(entry.name) else {}
@@ -134,10 +137,11 @@ def _field(field: FieldInfo) -> str:
     kind = getattr(field.annotation, "__name__", "number")
     allowed = " or ".join(map(str, choices)) or " and ".join(bounds) or kind
     default = "required" if field.is_required() else f"default {field.default!r}"
+    changing = "; can follow a schedule" if has_mark(field, Scheduled) else ""
     neutral = "".join(f"; neutral {mark.value}" for mark in field.metadata if isinstance(mark, Neutral))
     search = search_of(field)
     searched = "" if search is None else f"; tuned over {search}"
-    return f"{field.description or ''} ({allowed}; {default}{neutral}{searched})".lstrip()
+    return f"{field.description or ''} ({allowed}; {default}{neutral}{searched}{changing})".lstrip()
 
 
 def _rates(entry: Recipe) -> str:

@@ -9,7 +9,7 @@ from bench.experiments.experiment import load_experiment
 from bench.experiments.sections.method_choice import MethodChoice
 from bench.input.errors import UserError, unknown
 from bench.methods.compose import combine
-from bench.methods.recipe import Recipe
+from bench.methods.recipe import SCHEDULES, Recipe
 from bench.methods.user_file import KIND, executed_again
 
 
@@ -43,7 +43,7 @@ class NamedMethod:
         release = entry.release(label)
         values = {**(release.hyperparameters if release else {}), **entry.hyperparameters}
         values |= release.faults if release else {}
-        return cls(entry.choice(label), {key: value for key, value in values.items() if key != "swa"})
+        return cls(entry.choice(label), {key: value for key, value in values.items() if key not in ("swa", SCHEDULES)})
 
     @property
     def file(self) -> Path | None:

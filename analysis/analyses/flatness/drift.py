@@ -67,11 +67,11 @@ class Drift(ByAscent, OnGlobalObjective):
     ) -> PerturbationDrift:
         setup = run.setup
         federation = setup.federation
-        start = federation.method.server.broadcast_model(state.w, state.server)
+        start = federation.broadcast(state).model
 
         def global_gradient(mean_iterate: Tensor) -> Tensor:
             """∇F at the virtual global model w^t − η_g (w^t − mean of the w_i,k)."""
-            virtual_model = torch.lerp(start, mean_iterate, federation.step_settings.server_lr)
+            virtual_model = torch.lerp(start, mean_iterate, federation.server_rate(state.round))
             return setup.objective.full_gradient(virtual_model, train)
 
         return perturbation_drift(

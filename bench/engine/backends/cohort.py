@@ -133,8 +133,10 @@ class CohortRound:
     def start(self, inputs: RoundInputs, rows: Rows, state: Rows) -> Rows:
         """What the first step begins with: `w`, `loss`, `scratch`, `state`, `upload`."""
 
+        local = self._in_round(inputs)
+
         def of_a_client(client: ClientRound, _: Rows) -> Rows:
-            for component in self.local.method:
+            for component in local.method:
                 component.start(client)
             w = client.w_global
             return self._carried(client, w, w.new_zeros(()))
@@ -145,13 +147,13 @@ class CohortRound:
         self, inputs: RoundInputs, rows: Rows, carried: Rows, batch: Rows, number: int | Tensor
     ) -> tuple[Rows, int]:
         """What the next step begins with, and the number of gradients in this step, which has this number."""
-        calls = 0
+        calls, local = 0, self._in_round(inputs)
 
         def of_a_client(client: ClientRound, carried: Rows, batch: Rows) -> Rows:
             nonlocal calls
             client.step = number
-            gradient = self._gradient(client, batch)
-            w = self.local.step(carried["w"], client, gradient)
+            gradient = _DrawnGradient(local, client, batch)
+            w = local.step(carried["w"], client, gradient)
             calls = gradient.calls
             return self._carried(client, w, carried["loss"] + gradient.loss)
 
@@ -160,10 +162,12 @@ class CohortRound:
     def finish(self, inputs: RoundInputs, rows: Rows, carried: Rows) -> Rows:
         """The results after the last step."""
 
+        local = self._in_round(inputs)
+
         def of_a_client(client: ClientRound, carried: Rows) -> Rows:
-            for component in self.local.method:
+            for component in local.method:
                 component.finish(carried["w"], client)
-            model = self.local.method.correction.uploaded_model(carried["w"], client)
+            model = local.method.correction.uploaded_model(carried["w"], client)
             self.sends_w = model is carried["w"]
             ends = self._carried(client, carried["w"], carried["loss"])
             return {name: ends[name] for name in ("w", "loss", "state", "upload")} | {"model": model}
@@ -277,12 +281,12 @@ class CohortRound:
         if not inputs.passes:
             raise CannotBatchError("in a CUDA graph, full gradients are possible at the start of a round only")
         total, w = torch.zeros_like(w), of_its_own(w, client)
-        rows = len(self.shape.passes)
+        rows, local = len(self.shape.passes), self._in_round(inputs)
         for k in range(len(inputs.passes["index"])):
             size = max(sizes[k] for sizes in self.shape.passes if k < len(sizes))
             own = _cut(inputs.passes, k, rows, size)
             batch = self.batch(own, take(inputs.pass_dropout.get(k, {}), slice(rows)))
-            total = total + self._gradient(client, _of_row(batch, row))(w)
+            total = total + _DrawnGradient(local, client, _of_row(batch, row))(w)
         self._before[None] += 1
         return total
 
@@ -302,10 +306,11 @@ class CohortRound:
         rows, sizes = len(self.shape.batches), self.shape.sizes(step)
         own = _cut(inputs.steps, step, rows, max(sizes))
         batch = self.batch(own, take(inputs.dropout.get(step, {}), slice(rows)))
-        return self._gradient(client, _of_row(batch, row))(of_its_own(w, client))
+        return _DrawnGradient(self._in_round(inputs), client, _of_row(batch, row))(of_its_own(w, client))
 
-    def _gradient(self, client: ClientRound, batch: Rows) -> "_DrawnGradient":
-        return _DrawnGradient(self.local, client, batch)
+    def _in_round(self, inputs: RoundInputs) -> LocalTraining:
+        """Local training with the hyper-parameters of the round."""
+        return self.local.with_values(inputs.rate["values"])
 
     @staticmethod
     def _carried(client: ClientRound, w: Tensor, loss: Tensor) -> Rows:

@@ -50,7 +50,7 @@ class RoundShape:
 class RoundPlan:
     """The part of a round's inputs that does not depend on the models: which samples, and random numbers.
 
-    `rows` and `rate` are described in `ClientRound`; `steps` and `passes` in `RoundInputs`.
+    `rows` and `rate` are described in `ClientRound`, `values` in `LocalWork`; `steps` and `passes` in `RoundInputs`.
     """
 
     shape: RoundShape
@@ -82,6 +82,10 @@ class RoundPlan:
             "rate": {
                 "lr": torch.tensor(first.lr, dtype=dtype),
                 "round": torch.tensor(first.round, dtype=dtype),
+                "values": {
+                    slot: {name: torch.tensor(value, dtype=dtype) for name, value in own.items()}
+                    for slot, own in first.values.items()
+                },
             },
             "steps": _batches(local, works, shape.batches, AUGMENTATION),
             "passes": _batches(local, works, shape.passes, AUGMENTATION_OF_PASS) if takes_pass else {},

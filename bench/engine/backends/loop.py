@@ -41,10 +41,12 @@ class Loop:
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """See `Backend`."""
-        method, device = local.method, local.objective.device
-        teachers = len(method.loss.active_teachers())
+        device = local.objective.device
+        teachers = len(local.method.loss.active_teachers())
         results: list[LocalResult] = []
         for work, batches in zip(works, self._prepared.take(local, works), strict=True):
+            local = local.with_values(work.values)  # the same for all works, which belong to one round
+            method = local.method
             data = _ClientData(local, work, batches)
             client = data.client_round()
             with local.objective.drawing(KeyedDraws(data.dropout_seed, device)):

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Neutral, Search
+from bench.methods.marks import Neutral, Scheduled, Search
 
 
 class ASAM(Perturbation):
@@ -20,7 +20,7 @@ class ASAM(Perturbation):
     name: ClassVar[str] = "asam"
     weighted_by_samples: ClassVar[bool] = True
 
-    rho: Annotated[float, Neutral(0), Search(low=0.05, high=2, log=True)] = Field(
+    rho: Annotated[float, Neutral(0), Scheduled(), Search(low=0.05, high=2, log=True)] = Field(
         ge=0, examples=[0.1], description="perturbation radius in scaled coordinates"
     )
     eta_a: Annotated[float, Search(values=(0.0, 0.01, 0.1, 0.2))] = Field(

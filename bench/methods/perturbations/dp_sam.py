@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Neutral, Search
+from bench.methods.marks import Neutral, Scheduled, Search
 
 
 class PlainOrAdaptiveSAM(Perturbation):
@@ -19,7 +19,7 @@ class PlainOrAdaptiveSAM(Perturbation):
     name: ClassVar[str] = "dp_fedsam"
     weighted_by_samples: ClassVar[bool] = True
 
-    rho: Annotated[float, Neutral(0), Search(low=0.001, high=0.5, log=True)] = Field(
+    rho: Annotated[float, Neutral(0), Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, examples=[0.1], description="perturbation radius"
     )
     ascent: Literal["plain", "adaptive"] = Field(

@@ -19,7 +19,7 @@ from torch import Tensor
 from bench.input.bounds import Count
 from bench.input.errors import UserError
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
-from bench.methods.marks import Neutral, Search
+from bench.methods.marks import Neutral, Scheduled, Search
 
 
 class GF(Perturbation):
@@ -29,10 +29,10 @@ class GF(Perturbation):
     weighted_by_samples: ClassVar[bool] = True
     server_state: ClassVar[tuple[str, ...]] = ("w_previous", "indicators")
 
-    rho: Annotated[float, Neutral(0, given={"T_D": "infinity"}), Search(low=0.001, high=0.5, log=True)] = Field(
-        ge=0, examples=[0.1], description="radius of the local perturbation"
+    rho: Annotated[float, Neutral(0, given={"T_D": "infinity"}), Scheduled(), Search(low=0.001, high=0.5, log=True)] = (
+        Field(ge=0, examples=[0.1], description="radius of the local perturbation")
     )
-    rho_g: Annotated[float, Search(low=0.02, high=0.5, log=True)] = Field(
+    rho_g: Annotated[float, Scheduled(), Search(low=0.02, high=0.5, log=True)] = Field(
         ge=0, examples=[0.1], description="radius of the global point"
     )
     T_D: Annotated[float, Neutral("infinity", base="sam"), Search(low=0.1, high=1, log=True)] = Field(

@@ -11,18 +11,12 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.input.bounds import MOST
-from bench.methods.base import ClientRound, Gradient, Perturbation, along, at_most
-from bench.methods.marks import Neutral, Search, Shared
+from bench.methods.base import ClientRound, Gradient, Perturbation, along
+from bench.methods.marks import Neutral, Scheduled, Search, Shared
+from bench.methods.schedules.warm_up import risen
 
 StartRadius = Annotated[float, Shared()]
 WarmUp = Annotated[int, Shared()]
-
-
-def warmed_up(start: float, end: float, t: int | Tensor, warmup: int) -> float | Tensor:
-    """The radius of round t, counted from 0, which rises linearly from `start` to `end` within `warmup` rounds."""
-    if warmup <= 1:
-        return end
-    return start + at_most(t, warmup) / warmup * (end - start)
 
 
 class WarmedUpSAM(Perturbation):
@@ -31,14 +25,18 @@ class WarmedUpSAM(Perturbation):
     name: ClassVar[str] = "fedgloss"
     weighted_by_samples: ClassVar[bool] = True
 
-    rho: Annotated[float, Neutral(0, given={"rho_0": 0}), Search(low=0.001, high=0.5, log=True), Shared()] = Field(
-        ge=0, examples=[0.1], description="perturbation radius ρ after the warm-up"
-    )
+    rho: Annotated[
+        float, Neutral(0, given={"rho_0": 0}), Scheduled(), Search(low=0.001, high=0.5, log=True), Shared()
+    ] = Field(ge=0, examples=[0.1], description="perturbation radius ρ after the warm-up")
     rho_0: StartRadius = Field(default=0.0, ge=0, description="radius ρ₀ in round 0, if there is a warm-up")
     warmup: WarmUp = Field(
         default=0, ge=0, le=MOST, description="rounds T_s within which the radii rise from ρ₀; 0 and 1: no warm-up"
     )
 
+    def round_values(self, t: int) -> dict[str, float]:
+        """r_t in place of ρ, if there is a warm-up."""
+        return {"rho": risen(self.rho_0, self.rho, t, self.warmup)} if self.warmup > 1 else {}
+
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """r_t unit(g₁), and zero if the gradient is zero."""
-        return along(gradient(w), warmed_up(self.rho_0, self.rho, client.round, self.warmup))
+        return along(gradient(w), self.rho)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, unit
 from bench.methods.common.released_directions import one_number_each, over_sum_of_norms
-from bench.methods.marks import Neutral, Search
+from bench.methods.marks import Neutral, Scheduled, Search
 
 
 class LESAM(Perturbation):
@@ -25,7 +25,7 @@ class LESAM(Perturbation):
 
     name: ClassVar[str] = "lesam"
 
-    rho: Annotated[float, Neutral(0), Search(low=0.001, high=0.5, log=True)] = Field(
+    rho: Annotated[float, Neutral(0), Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, description="perturbation radius", examples=[0.1]
     )
     first_seen: Literal["zero", "none"] = Field(

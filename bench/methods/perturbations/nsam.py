@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Search, Shared
+from bench.methods.marks import Scheduled, Search, Shared
 
 Ascent = Annotated[Literal["gradient", "momentum"], Shared()]
 SharedBeta = Annotated[float, Search(low=0.8, high=0.9), Shared()]
@@ -25,7 +25,7 @@ class NesterovSAM(Perturbation):
     name: ClassVar[str] = "fednsam"
     weighted_by_samples: ClassVar[bool] = True
 
-    rho: Annotated[float, Search(low=0.001, high=0.5, log=True)] = Field(
+    rho: Annotated[float, Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, examples=[0.1], description="perturbation radius"
     )
     beta: SharedBeta = Field(ge=0, lt=1, examples=[0.85], description="momentum, and length of the look-ahead")

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Neutral, Radius, Search
+from bench.methods.marks import Neutral, Radius, Scheduled, Search
 
 
 class SAM(Perturbation):
@@ -21,7 +21,7 @@ class SAM(Perturbation):
     name: ClassVar[str] = "sam"
     weighted_by_samples: ClassVar[bool] = True
 
-    rho: Annotated[float, Neutral(0), Radius(), Search(low=0.001, high=0.5, log=True)] = Field(
+    rho: Annotated[float, Neutral(0), Radius(), Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, examples=[0.1], description="perturbation radius"
     )
 

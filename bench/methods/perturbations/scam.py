@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bench.input.bounds import Count
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, at_most, norm, unit
-from bench.methods.marks import Neutral, Search
+from bench.methods.marks import Neutral, Scheduled, Search
 
 
 class PilotSAM(Perturbation):
@@ -34,7 +34,10 @@ class PilotSAM(Perturbation):
     takes_mini_batch_gradient: ClassVar[bool] = True
 
     rho: Annotated[
-        float, Neutral(0, given={"weight_damping": 0, "alignment": 0}), Search(low=0.001, high=0.5, log=True)
+        float,
+        Neutral(0, given={"weight_damping": 0, "alignment": 0}),
+        Scheduled(),
+        Search(low=0.001, high=0.5, log=True),
     ] = Field(ge=0, examples=[0.1], description="the largest radius")
     radius_damping: Annotated[
         float, Neutral(0, base="sam", given={"weight_damping": 0, "alignment": 0}), Search(low=0.1, high=10, log=True)

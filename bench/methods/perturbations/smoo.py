@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, unit
-from bench.methods.marks import DropsOtherComponents, Neutral, Radius, Search
+from bench.methods.marks import DropsOtherComponents, Neutral, Radius, Scheduled, Search
 
 
 class SMOO(Perturbation):
@@ -23,7 +23,7 @@ class SMOO(Perturbation):
     client_state: ClassVar[tuple[str, ...]] = ("mu",)
     server_state: ClassVar[tuple[str, ...]] = ("s",)
 
-    rho: Annotated[float, Neutral(0), Radius(), Search(low=0.001, high=0.5, log=True)] = Field(
+    rho: Annotated[float, Neutral(0), Radius(), Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, description="perturbation radius", examples=[0.1]
     )
     s_rule: Literal["minus_last", "mu_only"] = Field(

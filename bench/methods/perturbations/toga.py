@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
 from bench.methods.common.last_update import UsesLastUpdate
-from bench.methods.marks import Neutral, Radius, Search
+from bench.methods.marks import Neutral, Radius, Scheduled, Search
 
 
 class TOGA(UsesLastUpdate, Perturbation):
@@ -21,7 +21,7 @@ class TOGA(UsesLastUpdate, Perturbation):
 
     name: ClassVar[str] = "toga"
 
-    rho: Annotated[float, Neutral(0), Radius(), Search(low=0.001, high=0.5, log=True)] = Field(
+    rho: Annotated[float, Neutral(0), Radius(), Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, description="perturbation radius", examples=[0.1]
     )
     kappa: Annotated[float, Neutral(0, base="sam"), Search(low=1, high=4, log=True)] = Field(

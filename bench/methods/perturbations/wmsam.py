@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
 from bench.methods.common.released_directions import one_number_each, over_sum_of_norms
-from bench.methods.marks import Neutral, Search
+from bench.methods.marks import Neutral, Scheduled, Search
 
 
 class MomentumTarget(Perturbation):
@@ -26,7 +26,7 @@ class MomentumTarget(Perturbation):
     name: ClassVar[str] = "fedwmsam"
     needs: ClassVar[Mapping[str, str]] = {"correction": "fedwmsam"}
 
-    rho: Annotated[float, Neutral(0), Search(low=0.001, high=0.5, log=True)] = Field(
+    rho: Annotated[float, Neutral(0), Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, examples=[0.1], description="perturbation radius"
     )
     estimate: Literal["published", "released_intent", "released_literal"] = Field(

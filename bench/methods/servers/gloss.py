@@ -12,15 +12,15 @@ It also divides the sum in H̄ by M (`dual_norm: NM`).
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from bench.input.bounds import MOST
 from bench.input.errors import UserError
 from bench.methods.base import Server, ServerRound, along
-from bench.methods.marks import Search, Shared
-from bench.methods.perturbations.gloss import StartRadius, WarmUp, warmed_up
+from bench.methods.marks import Scheduled, Search, Shared
+from bench.methods.perturbations.gloss import StartRadius, WarmUp
+from bench.methods.schedules.warm_up import risen
 
 
 class GlobalAscent(Server):
@@ -31,10 +31,10 @@ class GlobalAscent(Server):
     needs_client_state: ClassVar[tuple[str, ...]] = ("H",)
     server_state: ClassVar[tuple[str, ...]] = ("H_bar", "last_update")
 
-    rho: Annotated[float, Search(low=0.001, high=0.5, log=True), Shared()] = Field(
+    rho: Annotated[float, Scheduled(), Search(low=0.001, high=0.5, log=True), Shared()] = Field(
         ge=0, examples=[0.1], description="the clients' radius ρ, which `server_radius: released` uses"
     )
-    rho_g: Annotated[float, Search(low=0.001, high=0.5, log=True)] = Field(
+    rho_g: Annotated[float, Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, examples=[0.1], description="radius ρ_g of the server's ascent step after the warm-up"
     )
     rho_0: StartRadius = Field(default=0.0, ge=0, description="radius ρ₀ in round 0, if there is a warm-up")
@@ -61,20 +61,21 @@ class GlobalAscent(Server):
         """The radius of the released code in the rounds of the warm-up."""
         return self.rho + (self.rho_g - self.rho_0) / self.warmup
 
-    def radius(self, t: Tensor) -> float | Tensor:
-        """s_t, for a tensor t of one number."""
-        if self.server_radius == "warmup" or self.warmup <= 1:
-            return warmed_up(self.rho_0, self.rho_g, t, self.warmup)
-        during, after = t.new_full((), self.radius_during_warmup()), t.new_full((), self.rho_g)
-        return torch.where(t <= self.warmup, during, after)
+    def radius(self, t: int) -> float:
+        """s_t."""
+        if self.warmup <= 1:
+            return self.rho_g
+        if self.server_radius == "warmup":
+            return risen(self.rho_0, self.rho_g, t, self.warmup)
+        return self.radius_during_warmup() if t <= self.warmup else self.rho_g
 
-    def start_server(self, w0: Tensor) -> dict[str, Tensor]:
-        """H̄ = 0, Δ̂ = 0, and the number t of the round."""
-        return {**super().start_server(w0), "t": w0.new_zeros(1)}
+    def round_values(self, t: int) -> dict[str, float]:
+        """s_t in place of ρ_g, if there is a warm-up."""
+        return {"rho_g": self.radius(t)} if self.warmup > 1 else {}
 
     def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """a^t."""
-        return w - along(state["last_update"], self.radius(state["t"]))
+        return w - along(state["last_update"], self.rho_g)
 
     def needs_unit_server_lr(self) -> bool:
         """True."""
@@ -85,5 +86,5 @@ class GlobalAscent(Server):
         divisor = server.n_clients * (len(server.updates) if self.dual_norm == "NM" else 1)
         H_bar = server.state["H_bar"] + server.updates.sum(0) / divisor
         update = server.mean_update
-        server.state |= {"H_bar": H_bar, "last_update": update, "t": server.state["t"] + 1}
+        server.state |= {"H_bar": H_bar, "last_update": update}
         return server.w + update + H_bar

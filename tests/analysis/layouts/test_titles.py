@@ -22,6 +22,7 @@ def test_averaging_and_a_cyclic_rate_are_named(swa: dict[str, object], title: st
     [
         ("dirichlet-0.6", "4-of-20", "Dirichlet 0.6, 4 of 20 clients"),
         ("dirichlet-0.6-released", "all-of-20", "Dirichlet 0.6, released, all of 20 clients"),
+        ("iid", "periodic-6-in-24+4-of-20", "IID, 4 of 20 clients, availability periodic 6 in 24"),
         ("pam-0.1-10", "bernoulli-0.2-of-20", "PAM 0.1, 10, 20 clients, each with probability 0.2"),
         ("lda-0", "schedule-my-week-of-20", "LDA 0, 20 clients, schedule my-week"),
         ("by_group", "4-of-20", "By group, 4 of 20 clients"),

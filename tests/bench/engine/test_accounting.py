@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.engine.accounting import model_sizes, traffic
+from bench.engine.accounting import model_sizes, sent_size
 from bench.engine.method_costs import example, measured_costs
 from bench.experiments.files import PAPER_TABLES
 from bench.methods.catalog import CATALOG
@@ -125,5 +125,5 @@ def test_fedlesams_table_7_is_reproduced_but_for_two_cells():
 
 def test_single_numbers_are_not_counted():
     vectors = {"v": torch.zeros(10), "c": torch.tensor(0.5)}
-    assert traffic(vectors, [{}], 10) == {"download": 2, "upload": 1}
+    assert sent_size([torch.zeros(10)], [vectors], 10, lambda name, v: None) == 2
     assert model_sizes([torch.zeros(5), torch.zeros(1)], 10) == 0.5

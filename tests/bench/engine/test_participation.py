@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.engine.participation import Participation, _schedule, active_clients
+from bench.engine.participation import Participation, active_clients
+from bench.engine.round_file import clients_by_round
 from bench.input.errors import UserError
 
 SCHEDULE = "round,client\n0,3\n0,1\n1,0\n2,4\n2,0\n2,2\n"
@@ -32,11 +33,11 @@ def test_a_schedule_is_followed(tmp_path):
 def test_a_schedule_is_read_and_checked_once(tmp_path):
     """Not in every round: a schedule of 10,000 rounds would be walked 10,000 times."""
     listed = schedule(tmp_path)
-    before = _schedule.cache_info().misses
+    before = clients_by_round.cache_info().misses
     listed.check(5, rounds=3)
     for t in (0, 1, 2):
         active_clients(listed, 5, 0, t)
-    assert _schedule.cache_info().misses == before + 1
+    assert clients_by_round.cache_info().misses == before + 1
     with pytest.raises(UserError, match=r"has client 4 in round 2 \(allowed: 0 to 3\)"):
         active_clients(listed, 4, 0, 0)
     with pytest.raises(UserError, match="has 3 rounds, but training has 4"):

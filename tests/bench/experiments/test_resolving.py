@@ -322,3 +322,25 @@ def test_layers_are_in_the_documented_order() -> None:
         "_sections", "_released_code", "_method_entry", "_where", "_released_faults", "_smoke_scale",
         "_command_line", "_sweep",
     ]  # fmt: skip
+
+
+def test_a_schedule_of_the_local_rate_replaces_its_decay_and_vice_versa():
+    """On the command line everywhere, also where a method has its own decay, as FedDyn in quick."""
+    cosine = {"name": "cosine"}
+    setting = "digits/dirichlet-0.1/4-of-20"
+    scheduled = load_experiment("quick", {"training.lr_schedule": cosine})
+    decaying = load_experiment("quick", {"training.lr_schedule": cosine, "methods.fedavg.training.lr_decay": 0.9})
+    for experiment, method, decay in ((scheduled, "feddyn", 1), (decaying, "feddyn", 1), (decaying, "fedavg", 0.9)):
+        training = experiment.cell(f"{setting}/{method}").runs[0].training
+        assert (training.lr_decay, training.lr_schedule is None) == (decay, decay != 1), method
+    with pytest.raises(UserError, match=r"training.lr_decay and training.lr_schedule exclude each other"):
+        load_experiment("quick", {"training.lr_decay": 0.9, "training.lr_schedule": cosine})
+
+
+def test_schedules_of_hyperparameters_are_overridden_as_a_whole_or_by_key():
+    key = "methods.fedsam.hyperparameters.schedules"
+    rise = {"name": "warmup", "rounds": 3, "start": 0.0}
+    for overrides in ({key: {"rho": rise}}, {f"{key}.rho": rise}):
+        run = load_experiment("quick", overrides).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+        assert run.method.hyperparameters["schedules"] == {"rho": {**rise, "then": {"name": "constant"}}}
+        assert run.method.hyperparameters["rho"] == 0.05

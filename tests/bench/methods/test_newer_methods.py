@@ -15,10 +15,10 @@ from bench.methods.base import unit
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import compose
 from bench.methods.corrections.dual_only import DualOnly
+from bench.methods.corrections.dyn import DynamicRegulariser
 from bench.methods.corrections.falling_rate import FallingRate
 from bench.methods.corrections.wmsam import cosine
 from bench.methods.losses.trajectory import TrajectoryTeacher
-from bench.methods.perturbations.gloss import warmed_up
 from bench.methods.perturbations.nsam import NesterovSAM
 from bench.methods.servers.average import Average
 from bench.methods.servers.gloss import GlobalAscent
@@ -103,37 +103,63 @@ def test_the_first_rounds_are_equal_and_the_second_ones_are_not(method, values, 
     assert not torch.allclose(one.global_params[-1], another.global_params[-1], atol=1e-7)
 
 
-DUALS = [("fedgloss", {**GLOSS, "warmup": 2}, "H", "H_bar"), ("fedgmt", GMT, "H", "H_bar")]
-CONTROLS = [("fedwmsam", {"rho": 0.1, "alpha": 0.3, "alpha_rate": 0.2}, "c_i", "c")]
-
-
-@pytest.mark.parametrize(("method", "values", "client_vector", "server_vector"), DUALS + CONTROLS)
-@few
-@given(problem=problems, settings_of_run=settings_of_runs)
-def test_the_servers_vector_is_the_mean_of_all_clients_own(
-    method, values, client_vector, server_vector, problem, settings_of_run
-):
-    federation = problem.federation(method, values, **settings_of_run)
-    state = federation.start(federation.objective.initial())
-    for active in problem.some():
-        state, _ = federation.run_round(state, active)
-        total = torch.stack([vectors[client_vector] for vectors in state.clients.values()]).sum(0)
-        assert torch.allclose(state.server[server_vector], total / problem.clients, atol=EXACT)
-
-
 # FedGloSS.
 
 
-def test_the_radius_rises_linearly():
-    assert [warmed_up(0.1, 0.5, t, 4) for t in range(6)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.5])
-    assert [float(warmed_up(0.1, 0.5, torch.tensor(float(t)), 4)) for t in (0, 2, 9)] == pytest.approx([0.1, 0.3, 0.5])
-    assert warmed_up(0.1, 0.5, 0, 1) == warmed_up(0.1, 0.5, 0, 0) == 0.5
+def test_the_radii_rise_linearly():
+    values = {**GLOSS, "rho": 0.5, "rho_0": 0.1, "warmup": 4}
+    method = CATALOG["fedgloss"].build(values)
+    radii = [method.round_values(t, 9) for t in range(6)]
+    assert [of["perturbation"]["rho"] for of in radii] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.5])
+    assert [of["server"]["rho_g"] for of in radii] == pytest.approx([0.1, 0.125, 0.15, 0.175, 0.2, 0.2])
+    assert CATALOG["fedgloss"].build({**values, "warmup": 1}).round_values(0, 9) == {}
+
+
+def test_the_warm_up_from_zero_is_a_schedule_of_both_radii():
+    """`warmup` of FedGloSS, and the schedule `warmup` that every radius can follow."""
+    problem, rise = Problem(3), {"name": "warmup", "rounds": 3, "start": 0}
+    own = problem.run("fedgloss", {**GLOSS, "rho_0": 0, "warmup": 3})
+    scheduled = problem.run("fedgloss", {**GLOSS, "schedules": {"rho": rise, "rho_g": rise}})
+    assert distance(own, scheduled) < EXACT
+    for radius in ("rho", "rho_g"):
+        torch.testing.assert_close(torch.tensor(own.history[radius]), torch.tensor(scheduled.history[radius]))
+    assert distance(own, problem.run("fedgloss", GLOSS)) > 1e-6
 
 
 def test_the_servers_radius_as_released_is_that_of_clients_during_the_warm_up():
     """ρ + (ρ_g − ρ₀)/T_s = 0.3 + (0.2 − 0.1)/2 up to round 2, then ρ_g."""
     server = GlobalAscent(rho=0.3, rho_g=0.2, rho_0=0.1, warmup=2, server_radius="released")
-    assert [float(server.radius(vector(t))) for t in (1, 2, 3)] == pytest.approx([0.35, 0.35, 0.2])
+    assert [server.radius(t) for t in (1, 2, 3)] == pytest.approx([0.35, 0.35, 0.2])
+
+
+class Renewed(DynamicRegulariser):
+    """FedGloSS's released code: the anchor, and with it the dual, is renewed after the local step `renewed_after`."""
+
+    name = "renewed"
+    renewed_after: int = 1
+
+    def start(self, client):
+        client.scratch |= {"anchor": client.w_global, "dual": client.state["H"], "last": client.w_global}
+
+    def direction(self, g, w, client):
+        if client.step == self.renewed_after:
+            client.scratch["dual"] = client.scratch["dual"] + (w - client.scratch["anchor"])
+            client.scratch["anchor"] = w
+        return g + self.lam * (client.scratch["dual"] + w - client.scratch["anchor"])
+
+    def finish(self, w, client):
+        client.state["H"] = client.scratch["dual"] + (w - client.scratch["anchor"])
+
+
+@few
+@given(problem=problems, step=st.integers(1, 2))
+def test_an_anchor_that_is_renewed_after_any_local_step_changes_nothing(problem, step):
+    """The dual takes in what the anchor gives up, so that H_i + w − a^t never jumps."""
+    components = replace(CATALOG["fedgloss"].components, correction=Renewed)
+    renewed = problem.run(
+        replace(CATALOG["fedgloss"], takes=None, components=components), {**GLOSS, "renewed_after": step}
+    )
+    assert distance(renewed, problem.run("fedgloss", GLOSS)) < EXACT
 
 
 @pytest.mark.parametrize("length", [1.0, 1e-6])
@@ -150,7 +176,6 @@ def test_the_server_steps_from_w_and_not_from_where_clients_start(norm, H_bar):
     stepped = GlobalAscent(rho=0.1, rho_g=1, dual_norm=norm).step(given)
     assert torch.equal(given.state["H_bar"], vector(*H_bar))
     assert torch.equal(stepped, vector(10.25, 22.25) + vector(*H_bar))
-    assert given.state["t"].tolist() == [1]
 
 
 # FedGMT.

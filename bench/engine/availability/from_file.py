@@ -1,0 +1,55 @@
+"""Availability that is read from a file, for example from a trace of devices."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from bench.engine.availability.base import Availability
+from bench.engine.round_file import Rounds, check_length, clients_by_round
+from bench.input.content import short_hash, stem, with_hash
+
+KIND = "availability file"
+
+
+class AvailabilityFromFile(Availability):
+    """The clients in a CSV file with the columns round and client, both counted from 0; every round has one."""
+
+    name: Literal["from_file"] = "from_file"
+    file: Path = Field(description="CSV of round and client")
+    hash: str | None = Field(default=None, description="of the file's content; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        return with_hash(data, KIND)
+
+    @property
+    def label(self) -> str:
+        """For example file-phones."""
+        return "-".join(filter(None, ("file", stem(self.file))))
+
+    def check(self, clients: int, rounds: int) -> None:
+        """The file has clients for each round, and no others. That of a finished run may have been deleted."""
+        if self.file.is_file() and short_hash(self.file.read_bytes()) == self.hash:
+            check_length(self._read(clients), self.file, KIND, rounds)
+
+    def rounds(self, clients: int) -> float:
+        """Those of the file."""
+        return len(self._read(clients))
+
+    def clients_at(self, clients: int, seed: int, t: int) -> NDArray[np.int64]:
+        """Those of round t."""
+        rounds = self._read(clients)
+        check_length(rounds, self.file, KIND, t + 1)
+        return np.array(rounds[t], dtype=np.int64)
+
+    def _read(self, clients: int) -> Rounds:
+        assert self.hash is not None  # filled in
+        return clients_by_round(self.file, self.hash, KIND, clients)
+
+    def mean_share(self) -> float:
+        """1, because the number of clients is not known here."""
+        return 1.0

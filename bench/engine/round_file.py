@@ -1,0 +1,45 @@
+"""CSV files with clients of each round: the columns round and client, both counted from 0."""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+
+from bench.files.column_file import integers, read_columns
+from bench.input.content import read_known
+from bench.input.errors import UserError
+
+Rounds = tuple[tuple[int, ...], ...]
+"""The sorted clients of each round."""
+
+
+@functools.lru_cache(maxsize=8)
+def clients_by_round(file: Path, known_hash: str, kind: str, registered: int) -> Rounds:
+    """The clients of each round; a `UserError` describes an error in the file. Read and checked once."""
+    what = f"the {kind} '{file}'"
+    columns = read_columns(read_known(file, known_hash, kind), what)
+    rounds, clients = (integers(columns, name, what) for name in ("round", "client"))
+    for name, column in (("round", rounds), ("client", clients)):
+        if column.min() < 0:
+            raise UserError(f"{what}: {name} = {column.min()}: rounds and clients are counted from 0")
+    order = np.lexsort((clients, rounds))
+    rounds, clients = rounds[order], clients[order]
+    twice = np.flatnonzero((np.diff(rounds) == 0) & (np.diff(clients) == 0))
+    if len(twice):
+        raise UserError(f"{what} has client {clients[twice[0]]} twice in round {rounds[twice[0]]}")
+    numbers, starts = np.unique(rounds, return_index=True)
+    gaps = np.flatnonzero(numbers != np.arange(len(numbers)))
+    if len(gaps):
+        raise UserError(f"{what} has no client in round {gaps[0]}: every round needs one, counted from 0")
+    beyond = np.flatnonzero(clients >= registered)
+    if len(beyond):
+        raise UserError(
+            f"{what} has client {clients[beyond[0]]} in round {rounds[beyond[0]]} (allowed: 0 to {registered - 1})"
+        )
+    return tuple(tuple(part.tolist()) for part in np.split(clients, starts[1:]))
+
+
+def check_length(given: Rounds, file: Path, kind: str, rounds: int) -> None:
+    """A `UserError` if the file has fewer rounds."""
+    if len(given) < rounds:
+        raise UserError(f"the {kind} '{file}' has {len(given)} rounds, but training has {rounds}")

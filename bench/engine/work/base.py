@@ -1,0 +1,42 @@
+"""The base of all kinds of work."""
+
+from abc import abstractmethod
+
+import numpy as np
+from pydantic import Field
+
+from bench.input.bounds import Count
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
+from bench.numerics.streams import numpy_stream
+
+
+class Work(Frozen):
+    """How many of the local steps, or epochs, of `training` a client does in a round: from `least` to all of them.
+
+    It is a function of seed, round and client alone, so the same for every method.
+    """
+
+    name: str
+    least: Count = Field(default=1, description="fewest local steps, or epochs, of a client in a round")
+
+    def check(self, most: int) -> None:
+        """A `UserError` if the least work is more than all of it."""
+        if self.least > most:
+            raise UserError(f"work: least = {self.least} (allowed: at most the local steps or epochs, {most})")
+
+    @abstractmethod
+    def amount(self, most: int, seed: int, t: int, client: int) -> int:
+        """The number of local steps, or epochs, of a client in round t, of `most`."""
+
+    @abstractmethod
+    def mean(self, most: int) -> float:
+        """The expected number."""
+
+    def drawn(self, most: int, seed: int, *key: int) -> int:
+        """A number from `least` to `most`, all of them equally likely, from the stream of this key."""
+        return int(numpy_stream(seed, "work", *key).integers(self.least, most + 1))
+
+    def mean_of_drawn(self, most: int) -> float:
+        """The expected value of `drawn`."""
+        return float(np.mean([self.least, most]))

@@ -1,0 +1,34 @@
+"""Schedules over rounds, one per module, by name: a class in a new file is a new schedule."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from bench.input.errors import UserError, unknown
+from bench.input.registry import OneOf, registered
+from bench.methods.schedules.base import Schedule
+from bench.methods.schedules.decays.constant import Constant
+
+SCHEDULES = registered(Schedule, "bench.methods.schedules")
+
+AnySchedule = Annotated[
+    Annotated[Schedule, OneOf(SCHEDULES.values(), discriminator="name")] | None,
+    AfterValidator(lambda schedule: None if isinstance(schedule, Constant) else schedule),
+]
+"""A schedule, or none: the constant one is stored as null, so that equal runs have equal configurations."""
+
+
+def parse_schedule(options: Any, where: str) -> Schedule:
+    """The schedule with these options, `name` among them; a `UserError` that begins with `where`."""
+    if not isinstance(options, dict):
+        raise UserError(f"{where} = {options!r} (allowed: a mapping such as {{name: cosine}})")
+    name = options.get("name")
+    if not isinstance(name, str) or name not in SCHEDULES:
+        raise unknown(f"schedule in {where}", str(name), SCHEDULES)
+    return SCHEDULES[name].parse(options, where)
+
+
+def extremes(value: Callable[[int], float], rounds: int) -> list[int]:
+    """The rounds with the smallest and the largest value of a schedule."""
+    return [min(range(rounds), key=value), max(range(rounds), key=value)]

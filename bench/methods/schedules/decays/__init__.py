@@ -1,0 +1,1 @@
+"""Schedules that may follow a warm-up, one per module."""

@@ -1,0 +1,117 @@
+"""Uploads and downloads that declare their bits: the documented method, sizes that depend on the content, tables."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+
+from analysis.measures.cost import per_round, spending
+from bench.code.trusted_code import trust
+from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.loop import Loop
+from bench.input.errors import UserError
+from bench.methods.base import Correction, Server
+from bench.methods.corrections.scaffold import ControlVariates
+from bench.methods.recipe import Components, Recipe
+from bench.methods.user_file import recipe_from_file
+from tests.documents import PAGES
+from tests.problems import Problem, distance
+
+PROBLEM, P = Problem(1), 43
+
+
+@pytest.fixture
+def top_k(tmp_path) -> Recipe:
+    PAGES["docs/adding_a_method.md"].write_files(tmp_path)
+    file = tmp_path / "mine" / "top_k.py"
+    trust(file.read_bytes())
+    return recipe_from_file(file)
+
+
+def test_the_documented_method_sends_a_part_of_each_update(top_k):
+    """k numbers of 32 bits with positions of 6 bits; what is not sent is kept, so that nothing is lost."""
+    k = round(0.2 * P)
+    federation = PROBLEM.federation(top_k, {"share": 0.2})
+    state = federation.start(federation.objective.initial())
+    for t, active in enumerate(PROBLEM.some()):
+        before = {i: state.clients[i]["error"] if i in state.clients else torch.zeros(P) for i in active}
+        results = federation.train_clients(state, active)
+        for i, result in results.items():
+            sent = result.model - state.w
+            assert int(sent.count_nonzero()) == k
+            torch.testing.assert_close(sent + result.state["error"], result.w - state.w + before[i])
+        one, measured = federation.run_round(state, active, backend=Loop())
+        other, in_a_cohort = federation.run_round(state, active, backend=Cohort())
+        torch.testing.assert_close(one.w, other.w)
+        assert measured["upload"] == in_a_cohort["upload"] == pytest.approx(k * (32 + 6) / (32 * P)), t
+        assert measured["download"] == 1
+        state = one
+    whole, plain = PROBLEM.run(top_k, {"share": 1}), PROBLEM.run("fedavg")
+    assert distance(whole, plain) < 1e-12
+    assert whole.history["upload"].tolist() == pytest.approx([38 / 32] * 4)
+    assert plain.history["upload"].tolist() == [1] * 4
+
+
+class Thresholded(ControlVariates):
+    """Sends the numbers of the update that are above a threshold, in 64 bits each, and its control in 8 bits."""
+
+    name = "thresholded"
+
+    def uploaded_model(self, w, client):
+        update = w - client.w_global
+        return client.w_global + torch.where(update.abs() > 0.02, update, 0)
+
+    def upload_bits(self, name, v):
+        return 64 * v.count_nonzero() if name == "model" else 8 * len(v)
+
+
+class HalfPrecision(Server):
+    """Sends its model in 16 bits."""
+
+    name = "half"
+
+    def download_bits(self, name, v):
+        return 16 * len(v) if name == "model" else None
+
+    def step(self, server):
+        return server.mean_model
+
+
+SPARSE = Recipe("sparse", "Sparse", "a test", Components(correction=Thresholded, server=HalfPrecision))
+
+
+def test_sizes_may_depend_on_the_content_and_differ_between_vectors():
+    federation = PROBLEM.federation(SPARSE, {})
+    state = federation.start(federation.objective.initial())
+    results = federation.train_clients(state, [0, 3])
+    kept = [int((result.model - state.w).count_nonzero()) for result in results.values()]
+    assert len({0, P, *kept}) == 4
+    _, measured = federation.run_round(state, [0, 3])
+    assert measured["upload"] == pytest.approx(2 * sum(kept) / 2 / P + 8 / 32)
+    assert measured["download"] == 0.5 + 1  # SCAFFOLD's control is dense
+
+
+def test_tables_count_what_was_declared(top_k):
+    """Gigabytes of all clients, and models per client: those of FedAvg are 2 per round."""
+    times = pd.DataFrame({"round": [1, 2, 3, 4], "train_seconds": 1.0, "evaluation_seconds": 1.0})
+    history = PROBLEM.run(top_k, {"share": 0.2}).history
+    upload = round(0.2 * P) * 38 / (32 * P)
+    spent = spending(history, times, P, dict.fromkeys(range(1, 5), 10))
+    assert spent["transmissions"].iloc[-1] == pytest.approx(4 * (1 + upload))
+    assert spent["gigabytes"].iloc[-1] == pytest.approx(2 * 4 * (1 + upload) * 4 * P / 1e9)
+    costs = per_round(history, times, P)
+    assert costs["uploads_per_round"] == pytest.approx(upload)
+    assert costs["transmissions_per_round"] == pytest.approx(1 + upload)
+
+
+@pytest.mark.parametrize("bits", [-1, math.nan, "many", True, torch.zeros(2)])
+def test_wrong_sizes_are_one_line(bits):
+    class Wrong(Correction):
+        name = "wrong"
+
+        def upload_bits(self, name, v):
+            return bits
+
+    with pytest.raises(UserError, match=r"wrong: upload_bits of 'model' = .* \(allowed: a number of at least 0, or No"):
+        PROBLEM.run(Recipe("wrong", "Wrong", "a test", Components(correction=Wrong)))
