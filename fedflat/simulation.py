@@ -137,7 +137,7 @@ def simulate(
     - `keep_every_round`: whether the result's `global_params` has the parameters after each round, which all stay in
       memory, or only those after the last one.
 
-    The simulation uses the model's number format and device; the model is not changed. With SWA, `global_params` are
+    The simulation uses the model's number format, float32 or float64, and device; the model is not changed. With SWA, `global_params` are
     the averages as soon as an average exists.
 
     >>> import fedflat, torch
