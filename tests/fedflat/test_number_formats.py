@@ -46,7 +46,9 @@ def test_a_half_model_is_not_trained(model, dtype, tmp_path):
     message = rf"parameters are in {str(dtype)[6:]}, .* \(allowed: float32 or float64, such as model.float\(\);"
     with pytest.raises(UserError, match=message):
         fedflat.simulate("fedavg", model.to(dtype), [(X, Y)], rounds=1, local_steps=1, lr=0.1)
-    source = f"import torch\nfrom torch import nn\ndef net(shape, classes):\n    return nn.Linear(3, classes).to({dtype})\n"
+    source = (
+        f"import torch\nfrom torch import nn\ndef net(shape, classes):\n    return nn.Linear(3, classes).to({dtype})\n"
+    )
     (tmp_path / "half.py").write_text(source, encoding="utf-8")
     trust(source.encode())
     with pytest.raises(UserError, match=message):

@@ -31,8 +31,8 @@ class TopEigenvalues:
     """The largest eigenvalues of a Hessian, and their accuracy.
 
     `eigenvalues` are in descending order. `residuals` are the measured ‖Hv − λv‖ of the unit eigenvectors v: H has an
-    eigenvalue within that distance of λ. `products` counts Hessian-vector products. `resolution`: eigenvalues up to this
-    size cannot be told from 0 in the number format of the products.
+    eigenvalue within that distance of λ. `products` counts Hessian-vector products. `resolution`: eigenvalues up to
+    this size cannot be told from 0 in the number format of the products.
     """
 
     eigenvalues: tuple[float, ...]
