@@ -79,8 +79,9 @@ class SimulationResult:
         """
         rounds = self.history["round"].tolist()[-len(self.global_params) :]
         if round_ not in rounds:
+            kept_rounds = first_few([*map(str, rounds)])
             raise UserError(
-                f"no parameters of round {round_!r} (allowed: {first_few([*map(str, rounds)])}; keep_every_round=True keeps all)"
+                f"no parameters of round {round_!r} (allowed: {kept_rounds}; keep_every_round=True keeps all)"
             )
         kept = rounds.index(round_)
         objective = Objective(deepcopy(self.model), buffer_mode="average" if self.global_buffers else None)
