@@ -31,7 +31,10 @@ class ClientEigenvaluesLayout(PanelLayout):
         default="curves", description="curves over the rounds, or a map of clients and rounds"
     )
     rounds: tuple[int, ...] | None = Field(
-        default=None, min_length=1, description="the rounds that are shown; null, or if runs store none of them: all"
+        examples=[[10, 20, 30]],
+        default=None,
+        min_length=1,
+        description="the rounds that are shown; null, or if runs store none of them: all",
     )
     scale: Literal["linear", "log"] = Field(default="log", description="of the eigenvalues: y axis or colours")
 
