@@ -231,8 +231,8 @@ def simulate(
     history = pd.DataFrame(rows)
     if tested:  # also if the first rounds diverged, or none was evaluated
         history = history.reindex(columns=list(dict.fromkeys([*history, *SCORES])))
-    params, buffers = [w for w, _ in kept], [b for _, b in kept if b is not None]
-    return SimulationResult(params, buffers, history, choice, final, list(data.split))
+    params, kept_buffers = [w for w, _ in kept], [b for _, b in kept if b is not None]
+    return SimulationResult(params, kept_buffers, history, choice, final, list(data.split))
 
 
 @contextmanager

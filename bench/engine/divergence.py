@@ -16,7 +16,8 @@ LARGEST_LOSS = 1e10
 def has_diverged(w: Tensor, local_loss: Tensor) -> Tensor:
     """Whether a round with this mean local loss and the next model w `[P]` diverged; on the device of w."""
     largest = torch.linalg.vector_norm(w, ord=float("inf"))  # much faster than testing every parameter
-    return (largest.isfinite() & (local_loss <= LARGEST_LOSS)).logical_not()
+    sound: Tensor = largest.isfinite() & (local_loss <= LARGEST_LOSS)
+    return sound.logical_not()
 
 
 def evaluation_diverged(scores: Mapping[str, float]) -> bool:
