@@ -259,7 +259,7 @@ def test_divergence_is_an_outcome(tmp_path):
 
 def test_a_loss_that_is_finite_but_useless_is_divergence(tmp_path):
     """After the server's step, so that only the evaluation sees it."""
-    run = train(config("fedavg", **{"training.server_lr": 1e6, "evaluation.every": 1}), tmp_path / "run", CPU)
+    run = train(config("fedavg", **{"training.server_lr": 1e9, "evaluation.every": 1}), tmp_path / "run", CPU)
     metrics = run.metrics()
     assert run.diverged and metrics["diverged"].tolist() == [1]
     assert np.isfinite(metrics).all(axis=None) and metrics["test_loss"].iloc[-1] > 1e10
