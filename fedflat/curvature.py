@@ -20,6 +20,7 @@ from bench.engine.own_tensors import OwnSamples, check_model, own_batches
 from bench.input.bounds import check_count, check_flag
 from bench.input.errors import UserError
 from bench.models.network import has_buffers
+from bench.numerics.precision import at_least_single
 from bench.numerics.streams import torch_stream
 from bench.training.calibration import SMALL
 from fedflat.progress_bar import progress_bar
@@ -32,9 +33,11 @@ def hessian(
 ) -> TopEigenvalues:
     """The k algebraically largest eigenvalues of the Hessian of the mean cross-entropy, by Lanczos iteration.
 
-    `data`: inputs `[n, ...]` and labels `[n]`. Iterates until each residual ‖Hv − λv‖ is at most `tolerance`·|λ|.
-    Computes in the model's number format, on its device, in batches of `batch_size`; the model is not changed. A model
-    with buffers, such as the statistics of BatchNorm, is in evaluation mode: its loss is that with the stored buffers.
+    `data`: inputs `[n, ...]` and labels `[n]`. Iterates until each residual ‖Hv − λv‖ is at most `tolerance`·|λ|,
+    or λ cannot be told from 0: then `converged` is True.
+    Computes in float32, or in float64 if the model is, on its device, in batches of `batch_size`; the model is not
+    changed. A model with buffers, such as the statistics of BatchNorm, is in evaluation mode: its loss is that with the
+    stored buffers.
 
     >>> import fedflat, torch
     >>> model = torch.nn.Linear(2, 2)
@@ -133,7 +136,8 @@ def _own(model: nn.Module, data: OwnSamples, batch_size: int) -> Iterator[tuple[
     """The loss of a copy of the model, its parameters `[P]`, and the batches; a small model has one thread."""
     check_model(model)
     # No federation here: what it would do with buffers does not matter.
-    objective = Objective(deepcopy(model), buffer_mode="average" if has_buffers(model) else None)
+    copy = at_least_single(deepcopy(model))
+    objective = Objective(copy, buffer_mode="average" if has_buffers(model) else None)
     batches, threads = own_batches(objective, "data", data, batch_size), torch.get_num_threads()
     if objective.layout.total * prod(batches[0][0].shape[1:]) <= SMALL:
         torch.set_num_threads(1)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from bench.data.partitions import parse_partition
 from bench.engine.batches import LocalSteps
+from bench.engine.divergence import evaluation_diverged
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
@@ -31,13 +32,13 @@ from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
 from bench.engine.work import parse_work
 from bench.input.bounds import MOST, check_count, check_flag
-from bench.input.errors import UserError, unknown
+from bench.input.errors import UserError, first_few, unknown
 from bench.input.frozen import literals
 from bench.methods.base import Method
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
 from bench.models.network import has_buffers
-from bench.training.calibration import choose_engine, is_small, unmeasured
+from bench.training.calibration import choose_engine, is_small
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import images_per_batch
@@ -45,6 +46,9 @@ from fedflat.progress_bar import progress_bar
 from fedflat.round_logs import OnRound
 
 Buffers = Literal["refuse", "average", "local"]
+
+SCORES = ("test_loss", "test_accuracy")
+"""Columns of the history with an evaluation, in the order of `Objective.evaluate`."""
 
 _LOG = logging.getLogger("fedflat.simulate")
 
@@ -56,8 +60,11 @@ class SimulationResult:
     global_params: list[Tensor]
     """The flat global parameters `[P]` after the last round, or after each one, in the order of `model.parameters()`.
     """
+    global_buffers: list[Tensor]
+    """The flat buffers `[B]` that belong to `global_params`, in the order of `model.buffers()`, without those of frozen
+    parts; empty if the model has none."""
     history: pd.DataFrame
-    """One row per round."""
+    """One row per round; docs/results.md explains the columns."""
     engine: EngineChoice
     """How the first round was computed. `simulate` with this `engine` gives the same bits."""
     model: nn.Module
@@ -65,6 +72,23 @@ class SimulationResult:
     split: list[NDArray[np.int64]]
     """The samples of each client, as indices into the given data; into the clients' data one after another if there
     was no partition."""
+
+    def model_after(self, round_: int) -> nn.Module:
+        """A copy of the model after this round, with its parameters and buffers, in evaluation mode.
+
+        A `UserError` if they were not kept: only those of the last round are, without `keep_every_round`.
+        """
+        rounds = self.history["round"].tolist()[-len(self.global_params) :]
+        if round_ not in rounds:
+            kept_rounds = first_few([*map(str, rounds)])
+            raise UserError(
+                f"no parameters of round {round_!r} (allowed: {kept_rounds}; keep_every_round=True keeps all)"
+            )
+        kept = rounds.index(round_)
+        objective = Objective(deepcopy(self.model), buffer_mode="average" if self.global_buffers else None)
+        if self.global_buffers:
+            objective.buffers = self.global_buffers[kept]
+        return objective.load(self.global_params[kept].clone()).eval()
 
 
 def simulate(
@@ -144,11 +168,13 @@ def simulate(
     - `progress`: whether a progress bar is shown. None: on a terminal and in a notebook only.
     - `on_round`: called after each round with its row of the history, as a dictionary; for loggers, such as
       `fedflat.tensorboard("logs/fedsam")`.
-    - `keep_every_round`: whether the result's `global_params` has the parameters after each round, which all stay in
-      memory, or only those after the last one.
+    - `keep_every_round`: whether the result's `global_params` and `global_buffers` are those after each round, which
+      all stay in memory and give `result.model_after(round)`, or only those after the last one.
 
-    The simulation uses the model's number format and device; the model is not changed. With SWA, `global_params` are
-    the averages as soon as an average exists.
+    A simulation ends with a round that diverged, as a run does (see docs/results.md): its row has `diverged` 1.
+
+    The simulation uses the model's number format, float32 or float64, and device; the model is not changed. With SWA,
+    `global_params` are the averages as soon as an average exists.
 
     >>> import fedflat, torch
     >>> x, y = torch.randn(40, 3), torch.tensor([0, 1] * 20)
@@ -192,29 +218,33 @@ def simulate(
         simulation = _Simulation(federation, schedule, steps, settings)
         choice = simulation.given(engine) if isinstance(engine, EngineChoice) else simulation.choice(state)
         trained = Engine([objective], choice, settings.backend, _log)
-        params: list[Tensor] = []
+        kept: list[tuple[Tensor, Tensor | None]] = []
         rows: list[dict[str, float]] = []
         with progress_bar(built.name, len(schedule), "round", progress) as bar:
-            for count in counts:
+            while state.round < len(schedule) and not (rows and rows[-1]["diverged"]):
                 works = simulation.work(state)
                 results = trained.train(federation.local, works)
                 state, measured = federation.aggregate(state, works, results)
                 if not keep_every_round:
-                    params.clear()
-                params.append(federation.evaluated(state))
-                row = {"round": state.round, **measured.numbers(), **count}
+                    kept.clear()
+                federation.evaluate_with(state)
+                kept.append((federation.evaluated(state), objective.buffers))
+                row = {"round": state.round, **measured.numbers(), **counts[state.round - 1]}
                 is_due = state.round % evaluate_every == 0 or state.round == len(schedule)
                 if tested and is_due and not row["diverged"]:
-                    federation.evaluate_with(state)
-                    row["test_loss"], row["test_accuracy"] = objective.evaluate(params[-1], tested)
+                    scores = dict(zip(SCORES, objective.evaluate(kept[-1][0], tested), strict=True))
+                    row |= scores | {"diverged": float(evaluation_diverged(scores))}
                     bar.set_postfix_str(f"test accuracy {row['test_accuracy']:.1f} %", refresh=False)
                 rows.append(row)
                 bar.update()
                 if on_round is not None:
                     on_round(dict(row))
-        federation.evaluate_with(state)
-        final = objective.load(federation.evaluated(state).clone()).eval()
-    return SimulationResult(params, pd.DataFrame(rows), choice, final, list(data.split))
+        final = objective.load(kept[-1][0].clone()).eval()
+    history = pd.DataFrame(rows)
+    if tested:  # also if the first rounds diverged, or none was evaluated
+        history = history.reindex(columns=list(dict.fromkeys([*history, *SCORES])))
+    params, kept_buffers = [w for w, _ in kept], [b for _, b in kept if b is not None]
+    return SimulationResult(params, kept_buffers, history, choice, final, list(data.split))
 
 
 @contextmanager
@@ -249,8 +279,6 @@ class _Simulation:
         """The engine's choice; with one thread for small models, as in `fedflat run`."""
         if is_small(self.federation.local) and self.engine.backend != "parallel":
             torch.set_num_threads(1)
-        if not self.participants:
-            return unmeasured(self)
         sizes = self.federation.client_sizes
         steps = sum(self.local_steps.count(sizes[i]) for active in self.participants for i in active)
         return choose_engine(self, state, _LOG.info, steps=steps)
@@ -364,7 +392,11 @@ def _schedule(
 
 
 def _check_participants(participants: Sequence[Sequence[int]], clients: int) -> None:
-    if not isinstance(participants, Sequence) or not all(isinstance(active, Sequence) for active in participants):
+    if (
+        not isinstance(participants, Sequence)
+        or not participants
+        or not all(isinstance(active, Sequence) for active in participants)
+    ):
         raise UserError(f"participants = {participants} (allowed: for each round a list of ids, such as [[0, 1], [1]])")
     for t, active in enumerate(participants):
         if any(isinstance(i, bool) or not isinstance(i, int | np.integer) for i in active):

@@ -3,7 +3,7 @@
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pandas as pd
 from pydantic import Field
@@ -19,7 +19,7 @@ from bench.data.dataset import Subset
 from bench.data.sources.base import Source
 from bench.engine.objective import Batched
 from bench.experiments.run_config import Evaluation
-from bench.input.bounds import Count, Images, Seed
+from bench.input.bounds import ALL_IS_NULL, Count, Images, Seed
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 
@@ -109,8 +109,10 @@ class OnImages(Analysis):
     """An analysis of a loss over images of the run's data set, without augmentation."""
 
     data: Subset = Field(default="train", description="train or test images")
-    images: Images | None = Field(
-        default=None, description="number of images, drawn by the seed, the same for all methods; null: all"
+    images: Annotated[Images | None, ALL_IS_NULL] = Field(
+        examples=[1000],
+        default=None,
+        description="number of images, drawn by the seed, the same for all methods; null: all",
     )
 
 
@@ -120,7 +122,8 @@ class OnSubsets(Analysis):
     data: tuple[Subset, ...] = Field(
         default=("train", "test"), min_length=1, description="train or test images, or both"
     )
-    images: Images | None = Field(
+    images: Annotated[Images | None, ALL_IS_NULL] = Field(
+        examples=[1000],
         default=None,
         description="number of images of each, drawn by the seed, the same for all methods; null: all",
     )
@@ -133,8 +136,10 @@ class OnSubsets(Analysis):
 class OnGlobalObjective(Analysis):
     """An analysis of the global objective F = Σ m_i/m F_i, each image counted as often as clients hold it."""
 
-    images: Images | None = Field(
-        default=None, description="number of images for the global objective, of all clients' images; null: all"
+    images: Annotated[Images | None, ALL_IS_NULL] = Field(
+        examples=[1000],
+        default=None,
+        description="number of images for the global objective, of all clients' images; null: all",
     )
 
 
@@ -153,7 +158,9 @@ class ByAscent(Analysis):
 class OfOneSeed(Analysis):
     """An analysis of one run of a cell."""
 
-    seed: Seed | None = Field(default=None, description="the seed of the analysed run; null: the cell's first seed")
+    seed: Seed | None = Field(
+        examples=[0], default=None, description="the seed of the analysed run; null: the cell's first seed"
+    )
 
     def selected_seeds(self, seeds: Sequence[int]) -> Sequence[int]:
         """The requested seed; without one, the first of the cell."""

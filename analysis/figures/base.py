@@ -191,7 +191,7 @@ class BandsLayout(FigureLayout):
 class OneSeedLayout(FigureLayout):
     """A figure of one run per cell, all with the same seed; it gets the rows of that seed only."""
 
-    seed: int | None = Field(default=None, description="the runs' seed; null: the experiment's first")
+    seed: int | None = Field(examples=[0], default=None, description="the runs' seed; null: the experiment's first")
 
     @property
     def shows_one_seed(self) -> bool:

@@ -80,6 +80,7 @@ class Layout(Frozen):
         description="labels of methods, in order; those that the experiment lacks are left out; default: all methods",
     )
     most: Count | None = Field(
+        examples=[1000],
         default=None,
         description="largest number of methods: the first one of `methods` that exists, your own ones (with `file` or "
         "components), the others of `methods`, then the others of the experiment; null: no limit",

@@ -103,12 +103,36 @@ def expected_of_clients(of_classes: Floats, shares: Floats) -> Floats:
     return expected
 
 
+def untested_classes(of_classes: Floats, shares: Floats) -> str:
+    """Which classes `expected_of_clients` leaves out, because no test image has them; empty if it leaves out none.
+
+    For example: 'without class 3, which no test image has: 24.5 % of a client's images on average, at most 71.0 %'.
+    """
+    untested = np.flatnonzero(np.isnan(of_classes) & (shares > 0).any(axis=0))
+    if not len(untested):
+        return ""
+    left_out = 100 * shares[:, untested].sum(axis=1)
+    classes = f"{'class' if len(untested) == 1 else 'classes'} {', '.join(map(str, untested))}"
+    share = f"{left_out.mean():.1f} % of a client's images on average, at most {left_out.max():.1f} %"
+    return f"without {classes}, which no test image has: {share}"
+
+
+def over_how_many(values: Floats, noun: str) -> str:
+    """Over how many of the values a mean is, which leaves out NaN: '10 clients', or '9 of 10 clients'."""
+    known = int((~np.isnan(values)).sum())
+    return f"{len(values)} {noun}" if known == len(values) else f"{known} of {len(values)} {noun}"
+
+
 def summary(accuracies: Floats) -> dict[str, float]:
     """Mean, population standard deviation, lowest and highest of the clients' accuracies; all clients count equally.
+
+    Clients without a value, NaN, are left out; all are NaN if no client has one.
 
     Qu et al. (2022) print mean and deviation over clients and do not state whether the deviation divides by n or n - 1.
     """
     known = accuracies[~np.isnan(accuracies)]
+    if not len(known):
+        return dict.fromkeys(("mean", "deviation", "worst", "best"), float("nan"))
     return {
         "mean": float(known.mean()),
         "deviation": float(known.std()),

@@ -31,7 +31,9 @@ class FinalValue(Frozen):
     rule: Literal["last", "mean_last_n", "std_last_n", "best"] = Field(
         default="last", description="after the last round; mean or deviation of the last n evaluations; best evaluation"
     )
-    n: int | None = Field(default=None, ge=1, description="number of evaluations, for mean_last_n and std_last_n")
+    n: int | None = Field(
+        examples=[100], default=None, ge=1, description="number of evaluations, for mean_last_n and std_last_n"
+    )
 
     @model_validator(mode="after")
     def _n_where_needed(self) -> "FinalValue":

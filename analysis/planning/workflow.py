@@ -12,13 +12,12 @@ import torch
 from analysis.comparison.baselines import RUNS, folder_of
 from analysis.planning import targets
 from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
-from analysis.planning.data_checks import missing, unfit
+from analysis.planning.data_checks import PARTS, Part, missing, parts, unfit
 from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
 from analysis.planning.gradient_times import GradientTimes
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
-from bench.data.sources.base import Source
 from bench.experiments.experiment import Cell, Experiment, unused_where
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
@@ -28,7 +27,6 @@ from bench.experiments.run_config import RunConfig
 from bench.host.torch_device import resolved_name
 from bench.input.content import short_hash
 from bench.input.errors import UserError, raise_all, unknown
-from bench.models.base import ModelChoice
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete, is_finished
 from bench.tuning.cell_search import CellSearch
@@ -285,25 +283,19 @@ class Workflow:
     def require_data(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:
         """End Snakemake with instructions if data sets or weights are missing that these jobs need, or do not fit.
 
-        Each instruction is printed once, also if several parts of an experiment need the same data set.
-        `jobs`: the name of the rule, and its wildcards. Training does not need the data if other experiments have the
-        runs. A model is compared with the data set if its images take long to decode; a user-defined one by the first
-        job only, because no code of a user is executed here.
+        Each mistake is printed once, however many jobs it would end. `jobs`: the name of the rule, and its wildcards.
+        Training does not need the data if other experiments have the runs.
         """
-        wanted: dict[str, Source] = {}
-        models: dict[tuple[str, str], tuple[ModelChoice, Source]] = {}
+        wanted: dict[Part, RunConfig] = {}
         for rule, w in jobs:
-            if rule in ("train", "split", "tune", "analyse"):
+            if rule in PARTS:
                 runs = self.cell(w).runs
-                source, model = runs[0].dataset, runs[0].model
-                key = model.label, source.label
-                is_new = source.label not in wanted or (rule != "split" and key not in models)
-                if is_new and not (rule == "train" and self._has_runs(w, runs)):
-                    wanted[source.label] = source
-                    if rule != "split":
-                        models[key] = model, source
-        found = [error for _, source in sorted(wanted.items()) if (error := missing(source)) is not None]
-        raise_all("data sets and weights", found or list(unfit(models.values())))
+                needed = {part: run for run in runs for part in parts(rule, run)}
+                if not needed.keys() <= wanted.keys() and not (rule == "train" and self._has_runs(w, runs)):
+                    wanted |= needed
+        sources = {run.dataset.label: run.dataset for run in wanted.values()}
+        raise_all("data sets and weights", [*filter(None, (missing(source) for _, source in sorted(sources.items())))])
+        raise_all("what does not fit the data sets", list(unfit(wanted)))
 
     @one_line_errors
     def require_stored_runs(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:

@@ -19,9 +19,14 @@ Form = Literal["values", "multiples", "gains", "gains_in_percent"]
 class Margin(Frozen):
     """How far a reproduced number may be from the published one; exactly one key is given."""
 
-    points: float | None = Field(default=None, gt=0, description="largest difference, in the unit of the metric")
+    points: float | None = Field(
+        examples=[1], default=None, gt=0, description="largest difference, in the unit of the metric"
+    )
     percent: float | None = Field(
-        default=None, gt=0, description="p: the numbers may differ by a factor of 1 + p / 100; decided on logarithms"
+        examples=[10],
+        default=None,
+        gt=0,
+        description="p: the numbers may differ by a factor of 1 + p / 100; decided on logarithms",
     )
     exact: Literal[True] | None = Field(default=None, description="equal in all printed decimals; needs no repetitions")
     not_judged: str | None = Field(default=None, description="why numbers of this metric are not judged")
@@ -52,7 +57,9 @@ class Margin(Frozen):
 class Repetitions(Frozen):
     """What a paper states about repeated runs."""
 
-    seeds: int | None = Field(default=None, ge=1, description="seeds per published number; null: not stated")
+    seeds: int | None = Field(
+        examples=[3], default=None, ge=1, description="seeds per published number; null: not stated"
+    )
     deviation: Literal["seeds", "clients", "rounds"] | None = Field(
         default=None, description="over what the printed ± is a deviation; null: none is printed"
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from bench.code.named_code import CodeFile, NamedCode
 from bench.code.user_code import check_suffix, failure, refuse_own_imports, run_file
 from bench.input.content import code_hash, expanded, read_own, short_hash
 from bench.input.errors import UserError, unknown
+from bench.input.field_words import FilledIn
 from bench.input.frozen import Frozen
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ class UserFunction(NamedCode, Frozen):
     file: Path | None = Field(default=None, description="a Python file; for a module: filled in")
     module: str | None = Field(default=None, description="the dotted name of a module, instead of a file")
     function: str
-    code: str | None = Field(default=None, description="hash of the file; filled in")
+    code: Annotated[str | None, FilledIn()] = Field(default=None, description="hash of the file; filled in")
 
     @model_validator(mode="before")
     @classmethod

@@ -21,6 +21,7 @@ from torch import Tensor
 from bench.data.centre import centre, centre_shape
 from bench.data.label_maps import IGNORED, has_label_maps
 from bench.input.errors import UserError, unknown
+from bench.input.field_words import NOTHING
 from bench.input.frozen import Frozen
 
 Shape = tuple[int, ...]
@@ -116,7 +117,9 @@ class RandomResizedCrop(Augmentation):
     least_area: float = Field(default=0.08, gt=0, le=1, description="smallest share of the image's area")
     most_ratio: float = Field(default=4 / 3, ge=1, le=10, description="largest ratio of the window's sides")
     size: Pixels | None = Field(
-        default=None, description="height and width to which the window is scaled; null: those of the stored images"
+        examples=[16],
+        default=None,
+        description="height and width to which the window is scaled; null: those of the stored images",
     )
 
     def output_shape(self, image_shape: Shape) -> Shape:
@@ -190,7 +193,7 @@ class ScaledCrop(Augmentation):
     least: float = Field(default=0.5, gt=0, le=4, description="smallest scale")
     most: float = Field(default=1.5, gt=0, le=4, description="largest scale")
     size: tuple[Pixels, Pixels] | None = Field(
-        default=None, description="height and width of the window in pixels; null: those of the images"
+        examples=[16], default=None, description="height and width of the window in pixels; null: those of the images"
     )
 
     def output_shape(self, image_shape: Shape) -> Shape:
@@ -265,7 +268,9 @@ class Cutout(Augmentation):
     """
 
     name: Literal["cutout"] = "cutout"
-    size: int = Field(ge=1, le=1024, description="side in pixels; published: 16 for CIFAR-10, 8 for CIFAR-100")
+    size: int = Field(
+        examples=[16], ge=1, le=1024, description="side in pixels; published: 16 for CIFAR-10, 8 for CIFAR-100"
+    )
 
     def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
         """`centre` `[B, 2]`: row and column."""
@@ -324,7 +329,7 @@ def _parse(item: Any) -> Sequence[AnyAugmentation]:
             raise UserError(f"augmentation {name} has no options (allowed: its name alone)")
         return PRESETS[name]
     if not isinstance(name, str) or name not in AUGMENTATIONS:
-        raise unknown("augmentation", name, [*AUGMENTATIONS, *PRESETS])
+        raise unknown("augmentation", name, [*AUGMENTATIONS, *PRESETS], "null" if str(name) in NOTHING else None)
     return [AUGMENTATIONS[name].parse(fields, where=f"augmentation {name}")]
 
 

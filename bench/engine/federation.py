@@ -13,6 +13,7 @@ from bench.engine.backends.loop import Loop
 from bench.engine.backends.rows import to_device
 from bench.engine.batches import BatchSampler, LessWork
 from bench.engine.client_store import ClientStates
+from bench.engine.divergence import has_diverged
 from bench.engine.local import Backend, Broadcast, LocalResult, LocalTraining, LocalWork, Probe
 from bench.engine.objective import Objective
 from bench.engine.step_settings import StepSettings
@@ -134,12 +135,12 @@ class Federation:
     ) -> tuple[FederationState, dict[str, float]]:
         """One round with the given active clients: the next state, and the round's measurements.
 
-        Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean distance of w_i⁺ from the
-        model that the client received), every broadcast scalar, such as FedGF's c, the values that follow a
-        schedule, such as rho; `local_steps`, the mean number, if clients do less work; the round's costs: `download`
-        and `upload` per client, `client_state` and `server_state` in model sizes, `gradients` per local step, and, if
-        the loss has teachers, their forward passes per local step as `teacher_passes`; `diverged`, 1 if the next model
-        has a parameter that is not finite, or a buffer that has become so.
+        Measurements: `active`, `lr`, `local_loss` (mean over the active clients), `client_drift` (mean distance of w_i⁺
+        from the model that the client received; both means are unweighted), every broadcast scalar, such as FedGF's c,
+        the values that follow a schedule, such as rho; `local_steps`, the mean number, if clients do less work; the
+        round's costs: `download` and `upload` per client, `client_state` and `server_state` in model sizes, `gradients`
+        per local step, and, if the loss has teachers, their forward passes per local step as `teacher_passes`; and
+        `diverged`, see bench.engine.divergence.
         """
         work = self.work(state, active)
         results = (backend or Loop()).train(self.local, work, probe)
@@ -186,10 +187,11 @@ class Federation:
             server.state |= averaged
         clients = state.clients.updated({w.client: row.state for w, row in zip(work, results, strict=True)})
         samples = sum(len(index) for w in work for index in w.batches)
+        local_loss = torch.stack([row.loss for row in results]).mean()
         known: dict[str, float | Tensor] = {
             "active": len(results),
             "lr": work[0].lr,
-            "local_loss": torch.stack([row.loss for row in results]).mean(),
+            "local_loss": local_loss,
             "client_drift": norm(updates).mean(),
             "download": sent_size([broadcast.model], [broadcast.vectors], P, declared(method, "download")),
             "upload": sent_size(
@@ -210,8 +212,7 @@ class Federation:
                 f"{method.name} broadcasts a number named {min(taken)}, which is already a column of the metrics; "
                 "choose another name"
             )
-        largest = torch.linalg.vector_norm(w_next, ord=float("inf"))  # much faster than testing every parameter
-        diverged = largest.isfinite().logical_not()
+        diverged = has_diverged(w_next, local_loss)
         if isinstance(method.buffers, BufferExchange):
             diverged = diverged | method.buffers.diverged(state.server[BUFFERS], server.state[BUFFERS])
         known |= scalars | {"diverged": diverged}

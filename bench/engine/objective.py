@@ -25,7 +25,7 @@ from bench.models.network import (
     right_and_labelled,
 )
 from bench.numerics.flat import FlatLayout
-from bench.numerics.precision import Precision
+from bench.numerics.precision import Precision, check_not_half
 
 
 class Batched(Protocol):
@@ -93,6 +93,7 @@ class Objective:
         self._separable: bool | None = None
         trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         self.parameters = [parameter for _, parameter in trained]
+        check_not_half(self.parameters)
         names_shapes = [(name, tuple(parameter.shape)) for name, parameter in trained]
         self.layout = FlatLayout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
         self._loaded = torch.cat([p.detach().reshape(-1) for p in self.parameters])

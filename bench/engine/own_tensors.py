@@ -143,17 +143,19 @@ def _check_shape(name: str, x: Tensor, first: Tensor) -> None:
 
 def _check_labels(objective: Objective, named: Mapping[str, tuple[Tensor, Tensor]]) -> None:
     """A `UserError` unless the labels are class numbers of the model's scores."""
-    x, _ = next(iter(named.values()))
+    which, (x, _) = next(iter(named.items()))
     try:
         with torch.no_grad():
             copy = deepcopy(objective.module).eval()  # modules may record calls
             scores = copy(x[:2].to(objective.initial()))
             shape = list(scores.shape)
     except Exception as error:  # a user-defined model may fail in any way
-        raise UserError(f"the model fails for inputs of the shape {list(x[:2].shape)}: {reason(error)}") from None
+        raise UserError(
+            f"{which}: the model fails for inputs of the shape {list(x[:2].shape)}: {reason(error)}"
+        ) from None
     if len(shape) != 2 or shape[0] != len(x[:2]) or shape[1] < 2:
         raise UserError(
-            f"the model maps inputs {list(x[:2].shape)} to scores {shape} "
+            f"{which}: the model maps inputs {list(x[:2].shape)} to scores {shape} "
             f"(allowed: [{len(x[:2])}, number of classes], with at least two classes)"
         )
     allowed = f"(allowed: integers 0 to {shape[1] - 1})"

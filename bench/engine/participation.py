@@ -2,8 +2,9 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,6 +14,7 @@ from bench.engine.round_file import check_length, clients_by_round
 from bench.input.bounds import Count
 from bench.input.content import short_hash, stem, with_hash
 from bench.input.errors import UserError
+from bench.input.field_words import FilledIn
 from bench.input.frozen import Frozen
 from bench.numerics.streams import numpy_stream
 
@@ -27,10 +29,17 @@ class Participation(Frozen):
     """
 
     sampling: Literal["fixed", "bernoulli", "full", "schedule"] = "fixed"
-    active: Count | None = Field(default=None, description="clients per round, for fixed sampling")
-    probability: float | None = Field(default=None, gt=0, le=1, description="for bernoulli sampling; no round is empty")
+    active: Count | None = Field(
+        default=None,
+        examples=[4],
+        description="clients per round, for fixed sampling; or all. For a share of the clients: "
+        "{sampling: bernoulli, probability: 0.2}",
+    )
+    probability: float | None = Field(
+        default=None, gt=0, le=1, examples=[0.2], description="for bernoulli sampling; no round is empty"
+    )
     file: Path | None = Field(default=None, description="CSV of round and client, for sampling by schedule")
-    hash: str | None = Field(default=None, description="of the file's content; filled in")
+    hash: Annotated[str | None, FilledIn()] = Field(default=None, description="of the file's content; filled in")
     availability: AnyAvailability = Field(
         default=None, description="which clients can take part in a round; null: all, in all rounds"
     )
@@ -38,6 +47,8 @@ class Participation(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("active") == "all" and data.get("sampling", "full") == "full":
+            data = {"sampling": "full", **{key: value for key, value in data.items() if key != "active"}}
         return with_hash(data, KIND)
 
     @model_validator(mode="after")

@@ -36,6 +36,7 @@ class EngineSettings(Frozen):
         description="seconds between checkpoints, from which an interrupted run is resumed; 0: after each round",
     )
     client_memory: float | None = Field(
+        examples=[4],
         default=None,
         ge=0,
         description="GiB of memory for the states of clients; further states are in a file; null: a quarter of the "

@@ -28,7 +28,7 @@ class StepSettings(Frozen):
     """Settings of the local step w ← w − η_t (clip(q) + ω w), with or without momentum, and of the server's step."""
 
     lr: Annotated[float, Search(low=0.01, high=0.5, log=True)] = Field(
-        gt=0, description="initial local learning rate η_l"
+        gt=0, examples=[0.1], description="initial local learning rate η_l"
     )
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
     lr_schedule: AnySchedule = Field(
@@ -44,11 +44,14 @@ class StepSettings(Frozen):
         default=None, description="schedule over rounds of the server's rate; null: it is constant"
     )
     weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
-    clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
+    clip: float | None = Field(
+        default=None, gt=0, examples=[10], description="largest norm of the direction q; null: off"
+    )
     local_momentum: Annotated[float | None, BeforeValidator(lambda given: None if given == 0 else given)] = Field(
         default=None,
         ge=0,
         lt=1,
+        examples=[0.9],
         description="heavy-ball momentum μ of local steps; its buffer starts at zero in each round; null: 0",
     )
     prox_split: bool = Field(default=False, description="a proximal term's λw joins the decay, not the clipped q")

@@ -8,10 +8,16 @@ from typing import Any, get_args
 
 from bench.engine.settings import EngineSettings
 from bench.experiments.address import CellAddress
-from bench.experiments.run_config import Evaluation, Training, alternatives
-from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides, differing
+from bench.experiments.run_config import alternatives
+from bench.experiments.schema import (
+    FIELDS_OF,
+    ExperimentFile,
+    ExperimentPart,
+    MethodEntry,
+    PartitionOverrides,
+    differing,
+)
 from bench.experiments.sections.scale import Scale
-from bench.experiments.sections.tuning import Tuning
 from bench.input.errors import UserError
 from bench.input.frozen import REPORT, Frozen
 from bench.input.strict_yaml import DEPTH
@@ -30,15 +36,6 @@ CONFIG_KEYS = {
 
 SECTIONS = ("dataset", "model", "training", "evaluation", "engine")
 """The keys that an experiment and a run's configuration have in common."""
-
-_FIELDS: dict[str, type[Frozen]] = {
-    "training": Training,
-    "evaluation": Evaluation,
-    "engine": EngineSettings,
-    "tuning": Tuning,
-    "grid": Grid,
-}
-"""The sections of an experiment's file that have fixed fields."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +100,8 @@ class Override:
         first, *below = self.names
         if not self.is_general:
             return True
-        if first in _FIELDS:
-            return not below or below[0] in _FIELDS[first].model_fields
+        if first in FIELDS_OF:
+            return not below or below[0] in FIELDS_OF[first].model_fields
         return first in ExperimentFile.model_fields and (first != "methods" or len(below) < 2)
 
     def applies_to(self, cell: CellAddress) -> bool:
@@ -154,9 +151,10 @@ def full_key(override: Override, methods: Mapping[str, Any]) -> str | None:
     `methods` are the entries of the experiment's methods. A method that the key names takes precedence.
     """
     *above, name = override.names
-    for section, model in _FIELDS.items():
-        if name in model.model_fields and above[:1] != ["methods"]:
-            return f"{section}.{name}"
+    if above[:1] != ["methods"]:
+        for given in (name, *above[:1]):
+            if (meant := ExperimentFile.meant(given)) is not None:
+                return meant
     for label in sorted(methods, key=lambda label: label not in above):
         entry = methods[label]
         if isinstance(entry, dict) and name in (entry.get("hyperparameters") or {}):

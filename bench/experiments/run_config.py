@@ -18,7 +18,7 @@ from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
 from bench.engine.work import AnyWork
 from bench.experiments.sections.method_choice import MethodConfig
-from bench.input.bounds import Count, Images, Seed
+from bench.input.bounds import ALL_IS_MOST, Count, Images, Seed
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen, collected
@@ -84,23 +84,31 @@ def with_training(training: Mapping[str, Any], values: Mapping[str, Any]) -> dic
 class Training(StepSettings):
     """Training settings of every method: rounds, local epochs or steps, and the settings of local and server steps."""
 
-    rounds: Count = Field(description="communication rounds T")
+    rounds: Count = Field(examples=[30], description="communication rounds T")
     local_epochs: Count | None = Field(
-        default=None, description="epochs E over a client's data per round; the last batch may be short"
+        default=None,
+        examples=[5],
+        description="epochs E over a client's data per round; the last batch may be short. For a part of an epoch: "
+        "local_steps",
     )
     local_steps: Count | None = Field(
+        examples=[50],
         default=None,
         description="mini-batches K of each client per round, in place of local_epochs: the first ones of as many "
         "epochs as they need, the last batch of each epoch may be short",
     )
     work: AnyWork = Field(default=None, description="how much of it clients do in a round; null: all")
-    batch_size: Images = Field(description="mini-batch size B")
+    batch_size: Annotated[Images, ALL_IS_MOST] = Field(
+        examples=[50], description="mini-batch size B; all: all images of a client"
+    )
     drop_last: Annotated[bool | None, BeforeValidator(lambda given: None if given is False else given)] = Field(
         default=None,
         description="whether a last batch of an epoch with fewer than B images is left out, unless it is the only one",
     )
     augmentation: Augmentations = Field(
-        default=None, description="names or mappings with options, in order of application; null: none"
+        default=None,
+        examples=["flip"],
+        description="names or mappings with options, in order of application; null: none",
     )
     precision: Annotated[Precision | None, BeforeValidator(lambda given: None if given == "fp32" else given)] = Field(
         default=None, description="fp32, tf32 (NVIDIA) or bf16, with parameters and norms in float32; null: fp32"
@@ -129,8 +137,10 @@ class Training(StepSettings):
 class Windows(Frozen):
     """Windows of consecutive evaluated rounds, centred at the multiples of `every`."""
 
-    every: Count = Field(description="rounds between the centres of the windows")
-    rounds: Count = Field(description="evaluated rounds n of a window: centre - ⌊n/2⌋ to centre + ⌈n/2⌉ - 1")
+    every: Count = Field(examples=[1000], description="rounds between the centres of the windows")
+    rounds: Count = Field(
+        examples=[100], description="evaluated rounds n of a window: centre - ⌊n/2⌋ to centre + ⌈n/2⌉ - 1"
+    )
 
     def within(self, rounds: int) -> set[int]:
         """All rounds of the windows with centres in the first `rounds` rounds, which are counted from 1."""
@@ -146,15 +156,20 @@ class Evaluation(Frozen):
     """When and on which images the global model is evaluated, and which states are saved for analyses."""
 
     every: Count = Field(default=1, description="rounds between evaluations; the last round is always evaluated")
-    last: Count | None = Field(default=None, description="each of this many last rounds is evaluated, too; null: 1")
+    last: Count | None = Field(
+        default=None, examples=[100], description="each of this many last rounds is evaluated, too; null: 1"
+    )
     around: Windows | None = Field(
         default=None, description="windows of rounds, each of which is evaluated, too; null: none"
     )
-    also: tuple[Count, ...] | None = Field(default=None, description="further rounds that are evaluated; null: none")
+    also: tuple[Count, ...] | None = Field(
+        default=None, examples=[[10, 30]], description="further rounds that are evaluated; null: none"
+    )
     until: float | None = Field(
         default=None,
         gt=0,
         le=100,
+        examples=[80],
         description="test accuracy, or mean IoU for segmentation, in percent at which a run stops, at the first "
         "evaluation that reaches it; null: none, all rounds are trained",
     )
@@ -162,19 +177,23 @@ class Evaluation(Frozen):
         default=None,
         gt=0,
         lt=1,
+        examples=[0.1],
         description="share of its training images that each client holds out: the run is evaluated on them instead of "
         "the test images; null: none",
     )
-    training_images: Images | None = Field(
+    training_images: Annotated[Images | None, ALL_IS_MOST] = Field(
         default=None,
-        description="training images for evaluation, evenly spaced in stored order; null: all, but at most "
+        examples=[1000],
+        description="training images for evaluation, evenly spaced in stored order; or all; null: all, but at most "
         f"{TRAINING_IMAGES:,}",
     )
     snapshot_every: Count | None = Field(
         default=None,
+        examples=[10],
         description="rounds between saved states, the last round included; null: no state is saved",
     )
     local_models: tuple[Count, ...] | Literal["last"] | None = Field(
+        examples=[[10, 30]],
         default=None,
         description="rounds after which the participants' local models are saved: such as [10, 30], last, or null",
     )
@@ -187,7 +206,7 @@ class Evaluation(Frozen):
         if given is None or (has_last and given == "last"):
             return given
         if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
-            allowed = "a list of rounds from 1, such as [10, 30]" + (", or last" if has_last else "")
+            allowed = f"a list of rounds from 1, such as [10, 30]{', or last' if has_last else ''}; null: none"
             raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
         return tuple(sorted(set(given)))
 

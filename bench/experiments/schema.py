@@ -1,5 +1,6 @@
 """The keys of an experiment's YAML file, as pydantic models; `fedflat schema` prints their JSON schema."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
@@ -99,9 +100,21 @@ class MethodEntry(MethodChoice):
 class Grid(Frozen):
     """The axes of the grid; every combination of their values is trained with every method."""
 
-    partition: tuple[AnyPartition, ...] = Field(min_length=1, max_length=MOST_ENTRIES)
-    participation: tuple[Participation, ...] = Field(min_length=1, max_length=MOST_ENTRIES)
-    seeds: tuple[Seed, ...] = Field(min_length=1, max_length=MOST_ENTRIES)
+    partition: tuple[AnyPartition, ...] = Field(
+        min_length=1,
+        max_length=MOST_ENTRIES,
+        examples=["[{name: dirichlet, clients: 20, alpha: 0.1}]"],
+        description="how the images are divided among the clients",
+    )
+    participation: tuple[Participation, ...] = Field(
+        min_length=1,
+        max_length=MOST_ENTRIES,
+        examples=["[{active: 4}]"],
+        description="which clients take part in a round",
+    )
+    seeds: tuple[Seed, ...] = Field(
+        min_length=1, max_length=MOST_ENTRIES, examples=[[0, 1, 2]], description="the seeds of the runs of each cell"
+    )
 
     @field_validator("seeds")
     @classmethod
@@ -110,6 +123,16 @@ class Grid(Frozen):
         if repeated:
             raise collected(UserError(f"seed {repeated[0]} is listed twice in seeds"), info)
         return seeds
+
+
+FIELDS_OF: Mapping[str, type[Frozen]] = {
+    "grid": Grid,
+    "training": Training,
+    "evaluation": Evaluation,
+    "engine": EngineSettings,
+    "tuning": Tuning,
+}
+"""The sections of an experiment's file that have fixed fields; a key without a section is looked for in this order."""
 
 
 class ExperimentPart(Frozen):
@@ -138,6 +161,12 @@ class ExperimentFile(Frozen):
     """All keys of an experiment's file."""
 
     in_words: ClassVar[str] = "an experiment"
+
+    @classmethod
+    def meant(cls, key: str) -> str | None:
+        """The key of a section, such as training.rounds for rounds; the grid's come first."""
+        name = "seeds" if key == "seed" else key
+        return next((f"{section}.{name}" for section, model in FIELDS_OF.items() if name in model.model_fields), None)
 
     name: str = Field(pattern=NAME)
     scale: Scale = Field(default="paper", description="smoke: the same grid on scikit-learn's digits, with few rounds")

@@ -1,9 +1,9 @@
 """Upper bounds of numbers, names and lists in users' input, each with its reason; lower bounds are at the fields."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from bench.input.errors import UserError
 
@@ -37,6 +37,18 @@ Images = Annotated[int, Field(ge=1, le=MOST_IMAGES)]
 Points = Annotated[int, Field(ge=2, le=MOST_POINTS)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Columns = Annotated[int, Field(ge=1, le=MOST_COLUMNS)]
+
+
+def _all_is(value: int | None, schema: object) -> BeforeValidator:
+    """The word `all` for this value."""
+    return BeforeValidator(lambda given: value if given == "all" else given, json_schema_input_type=schema)
+
+
+ALL_IS_NULL = _all_is(None, int | list[int] | Literal["all"] | None)
+"""Marks a field of which null means all: the word `all` is accepted, too."""
+
+ALL_IS_MOST = _all_is(MOST_IMAGES, int | Literal["all"] | None)
+"""Marks a number of images of which more than there are mean all of them: the word `all` is accepted, too."""
 
 
 def check_count(name: str, value: object) -> None:

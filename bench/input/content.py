@@ -7,11 +7,12 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from bench.input.errors import UserError
+from bench.input.field_words import FilledIn
 from bench.input.frozen import Frozen
 
 MOST_BYTES = 1 << 30
@@ -144,7 +145,7 @@ class HashedFile(Frozen):
     hash_of: ClassVar[Callable[[Path, str], str]]
 
     file: Path
-    hash: str | None = Field(default=None, description="of the file's content; filled in")
+    hash: Annotated[str | None, FilledIn()] = Field(default=None, description="of the file's content; filled in")
 
     @model_validator(mode="before")
     @classmethod

@@ -83,13 +83,19 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 4 :]}"
 
 
-def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
-    """A `UserError` for a name that is not in `allowed`, with the nearest allowed name suggested."""
+def unknown(kind: str, name: str, allowed: Iterable[str], meant: str | None = None) -> UserError:
+    """A `UserError` for a name that is not in `allowed`. `meant` is suggested; None: the nearest allowed name."""
     names = sorted(allowed, key=_with_numbers)
-    near = get_close_matches(str(name)[:LONGEST_NAME], names, n=1)  # its time grows with the square of the length
+    near = [meant] if meant is not None else _near(str(name), names)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     listed = ", ".join(names) if len(names) <= MOST_NAMES else first_few(names)
     return UserError(f"unknown {kind} '{name}'{hint} (allowed: {listed or 'none'})")
+
+
+def _near(name: str, names: Sequence[str]) -> list[str]:
+    """The nearest name, unless it is the opposite, as iid is of noniid."""
+    near = get_close_matches(name[:LONGEST_NAME], names, n=1)  # its time grows with the square of the length
+    return [] if near and re.fullmatch(rf"(non|not|no)[-_ ]?{re.escape(near[0])}", name.lower()) else near
 
 
 def _with_numbers(name: str) -> list[tuple[int, str]]:

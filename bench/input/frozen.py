@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 
 from bench.input.bounds import LONGEST_NAME
 from bench.input.errors import SeveralMistakesError, UserError, all_mistakes, distinct, one_line, unknown
+from bench.input.field_words import described, field_at, keys
 
 NAME = rf"^[a-z0-9_]{{1,{LONGEST_NAME}}}$"
 """The pattern of experiment names, which are part of paths and of Snakemake's targets."""
@@ -73,7 +74,7 @@ class Frozen(BaseModel):
             fields = cls.model_fields
             strange = [key for key in data if key not in fields]
             if strange:
-                errors = [unknown(f"key of {cls.words()}", key, fields) for key in strange]
+                errors = [unknown(f"key of {cls.words()}", key, keys(cls), cls.meant(key)) for key in strange]
                 if not isinstance(info.context, _Collects):
                     raise errors[0]
                 info.context.extend(errors)
@@ -82,6 +83,11 @@ class Frozen(BaseModel):
                 _KINDS[cls] = kinds(fields)
             check_bools(_KINDS[cls], data, cls.words)
         return data
+
+    @classmethod
+    def meant(cls, key: str) -> str | None:
+        """The key in another section that people mean by an unknown one; None: the nearest known key is suggested."""
+        return None
 
     @classmethod
     def words(cls) -> str:
@@ -102,7 +108,7 @@ class Frozen(BaseModel):
         try:
             model = cls.model_validate(dict(data), context=found)
         except ValidationError as error:
-            mistakes = explain(error, data)
+            mistakes = explain(error, data, cls)
         typos = all_mistakes(found)
         mistakes = [text for text in mistakes if not _is_typed_wrongly(text, typos)]
         mistakes = list(distinct([*typos, *mistakes]))
@@ -168,8 +174,11 @@ def _mentions(annotation: Any, *types: type) -> bool:
     return any(_mentions(part, *types) for part in get_args(annotation))
 
 
-def explain(error: ValidationError, data: Any = None) -> list[str]:
-    """The errors that pydantic found in `data` (None: unknown), each as one line, and one for each value."""
+def explain(error: ValidationError, data: Any = None, model: type[BaseModel] | None = None) -> list[str]:
+    """The errors that pydantic found in `data` (None: unknown), each as one line, and one for each value.
+
+    A message about the value of a field of `model` ends with what the field is, and an example.
+    """
     found: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     for one in error.errors():
         place = one["loc"] if one["type"] == "missing" or data is None else _place(one["loc"], data)
@@ -179,10 +188,11 @@ def explain(error: ValidationError, data: Any = None) -> list[str]:
     texts: list[str] = []
     for place, errors in found.items():
         if not _are_of_alternatives(place, errors):
-            texts += _explained(errors[0])
+            texts += _explained(errors[0], model)
         elif not any(other[: len(place)] == place != other for other in found):  # else one of the types has its keys
             types = " or ".join(_EXPECTED[one["type"]] for one in errors)
-            texts.append(one_line(f"{_with_value(errors[0], place)} (allowed: {types})"))
+            what = _described(errors[0], model)
+            texts.append(one_line(f"{_with_value(errors[0], place)} (allowed: {types}){what}"))
     return list(dict.fromkeys(texts))
 
 
@@ -234,11 +244,17 @@ def _place(loc: tuple[int | str, ...], data: Any) -> tuple[int | str, ...]:
 _QUOTES = " '"
 
 
-def _explained(first: ErrorDetails) -> list[str]:
+def _explained(first: ErrorDetails, model: type[BaseModel] | None) -> list[str]:
     """One error of pydantic in words."""
     if first["type"] == _USER_ERROR:
         return all_mistakes([first["ctx"]["error"]])
-    return [one_line(_in_words(first))]
+    what = "" if first["type"] in _SAYS_ITSELF else _described(first, model)
+    return [one_line(f"{_in_words(first)}{what}")]
+
+
+def _described(error: ErrorDetails, model: type[BaseModel] | None) -> str:
+    """What the field of a value is, and an example."""
+    return "" if model is None else described(field_at(model, error["loc"]), error["input"])
 
 
 def _in_words(first: ErrorDetails) -> str:
@@ -275,19 +291,20 @@ def message_of(first: ErrorDetails) -> str:
 _TYPE = re.compile(r"(dict|list|tuple|literal|function-[a-z]+)\[.*\]", re.DOTALL)
 """A type that pydantic tried, among the keys of a value."""
 
+_SAYS_ITSELF = {"missing", "union_tag_not_found", "union_tag_invalid"}
 _MISSING = {"missing": "{where} is missing", "union_tag_not_found": "{where}.{key} is missing"}
 _BOUNDS = {"too_short": ("least", "min_length"), "too_long": ("most", "max_length")}
 
 
 def _keys(where: str, class_name: str, given: object) -> str:
     """For a value that is no mapping: the keys of the model with this name, and the one that has such values."""
-    named = [model.model_fields for model in _subclasses(Frozen) if model.__name__ == class_name]
+    named = [model for model in _subclasses(Frozen) if model.__name__ == class_name]
     if not named:  # an entry of a file of results
         return " (allowed: a mapping of keys and values)"
-    fields = named[0]
+    fields = named[0].model_fields
     meant = [key for key, field in fields.items() if isinstance(given, str) and given in literals(field.annotation)]
     hint = f"; did you mean {where}.{meant[0]} = {given}?" if meant else ""
-    return f"{hint} (allowed: a mapping with the keys {', '.join(sorted(fields))})"
+    return f"{hint} (allowed: a mapping with the keys {', '.join(sorted(keys(named[0])))})"
 
 
 def _subclasses(cls: type[Frozen]) -> Iterator[type[Frozen]]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from bench.input.errors import UserError, unknown
+from bench.input.field_words import described, field_at
 from bench.input.frozen import as_in_yaml, check_bools, kinds, message_of
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
@@ -220,7 +221,8 @@ class Recipe:
             except ValidationError as error:
                 first = error.errors()[0]
                 given = f"{first['loc'][0]} = {as_in_yaml(first['input'])}"
-                raise UserError(f"{self.name}: {given}: {message_of(first)}") from None
+                what = described(field_at(component, first["loc"]), first["input"])
+                raise UserError(f"{self.name}: {given}: {message_of(first)}{what}") from None
         return Method(self.name, **built, aggregation=self.aggregation)
 
 

@@ -30,10 +30,13 @@ class SWA(Frozen):
     """The selection of averaged models, and the learning rate of each round. Rounds are counted from 0."""
 
     start: Annotated[int, Neutral("T")] = Field(
-        ge=0, le=MOST, description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋ of T rounds"
+        examples=[15],
+        ge=0,
+        le=MOST,
+        description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋ of T rounds",
     )
     cycle: Annotated[Count, Search(values=(5, 10, 20))] = Field(
-        description="rounds c from one averaged model to the next"
+        examples=[5], description="rounds c from one averaged model to the next"
     )
     lr_end: Annotated[float, Neutral("the local rate"), Search(low=1e-5, high=1e-3, log=True)] = Field(
         default=1e-4, ge=0, description="local rate γ₂ at the end of a cycle"

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import ClassVar
 
 import torch
@@ -46,7 +47,7 @@ class ModelChoice(Frozen, ABC):
         """The module, with weights drawn from torch's global generator. Raises `UserError` if the inputs do not fit."""
 
     def check(self, image_shape: ImageShape, classes: int) -> None:
-        """Raises `UserError` if `build` would. The weights of a named model take no memory."""
+        """Raises `UserError` if `build` would. The weights of a large named model take no memory."""
         self.build(image_shape, classes)
 
 
@@ -60,7 +61,7 @@ class NamedModel(ModelChoice):
 
     def check(self, image_shape: ImageShape, classes: int) -> None:
         """See `ModelChoice`."""
-        with torch.device("meta"):
+        with nullcontext() if self.small else torch.device("meta"):  # whose modules take seconds to import
             self.build(image_shape, classes)
 
     @classmethod

@@ -15,6 +15,7 @@ from bench.models.base import ImageShape, ModelChoice
 from bench.models.buffer_mode import BufferMode, GivenModeOrNone
 from bench.models.frozen_parts import frozen_parts, set_training
 from bench.models.network import check_used, cross_entropy, has_auxiliary_heads
+from bench.numerics.precision import check_not_half
 
 NOUN = "model"
 
@@ -85,6 +86,7 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
     if next(model.buffers(), None) is not None:
         model = deepcopy(model)  # a forward pass changes them
     parameters = trained_parameters(model)
+    check_not_half(parameters.values())
     images = torch.zeros(2, *image_shape)
     before = torch.get_rng_state()
     with torch.no_grad():

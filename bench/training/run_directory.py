@@ -150,7 +150,7 @@ class RunDirectory:
 
     @property
     def diverged(self) -> bool:
-        """Whether the run ended because parameters were not finite."""
+        """Whether the run ended because it diverged, as bench.engine.divergence defines."""
         return bool(self.provenance["outcome"] == "diverged")
 
     @property

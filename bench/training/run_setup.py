@@ -244,14 +244,19 @@ def trained_and_held_out(config: RunConfig, drawn: list[Indices]) -> tuple[list[
     return (drawn, None) if share is None else hold_out(drawn, share, config.seed)
 
 
+def check_augmentation(config: RunConfig, dataset: str, input_shape: Sequence[int]) -> None:
+    """A `UserError` if inputs of this shape, of the data set with this name, cannot be augmented as the run wants."""
+    for augmentation in config.training.augmentation or ():
+        if isinstance(augmentation, OF_IMAGES) and len(input_shape) != 3:
+            raise UserError(
+                f"augmentation {augmentation.name} needs images, (channels, height, width), but a sample of "
+                f"{dataset} has the shape {input_shape} (allowed: mixup, or null)"
+            )
+
+
 def _augment(config: RunConfig, dataset: Dataset, train: DeviceData) -> Augment | None:
     if config.training.augmentation is None:
         return None
-    for augmentation in config.training.augmentation:
-        if isinstance(augmentation, OF_IMAGES) and len(dataset.image_shape) != 3:
-            raise UserError(
-                f"augmentation {augmentation.name} needs images, (channels, height, width), but a sample of "
-                f"{dataset.name} has the shape {dataset.image_shape} (allowed: mixup, or null)"
-            )
+    check_augmentation(config, dataset.name, dataset.image_shape)
     black = (0 - train.shift) * train.factor
     return Augment(config.training.augmentation, Context(dataset.classes, dataset.image_shape, black))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bench.engine.checkpoint import CHECKPOINTS, OF_ANOTHER_RUN, Checkpoint, save_models, save_state
 from bench.engine.client_store import ClientStates, ClientStore
+from bench.engine.divergence import evaluation_diverged
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import RunConfig, score_words
@@ -194,7 +195,7 @@ class TrainingRun:
         if state.round in config.evaluated_rounds and not row["diverged"]:
             self._evaluate(row)
         if config.evaluation.until is not None:
-            reached = config.evaluation.stops_at(row.get(config.score, 0.0))
+            reached = not row["diverged"] and config.evaluation.stops_at(row.get(config.score, 0.0))
             row["stopped"] = int(reached and state.round < config.training.rounds)
         return dict(row)
 
@@ -208,7 +209,8 @@ class TrainingRun:
 
     def _evaluate(self, row: dict[str, Any]) -> None:
         began = time.perf_counter()
-        row |= self.setup.evaluate(self.state)
+        scores = self.setup.evaluate(self.state)
+        row |= scores | {"diverged": int(evaluation_diverged(scores))}
         self._times[-1]["evaluation_seconds"] = time.perf_counter() - began
         score = self.config.score
         line = (
@@ -232,7 +234,7 @@ class TrainingRun:
         )
         if state.clients:
             self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
-        write_checked_csv(work / METRICS, _metrics(self._rows, config.evaluation.subset))
+        write_checked_csv(work / METRICS, _metrics(self._rows, config.evaluation.subset, config.score))
         write_checked_csv(work / TIMES, times.astype({"round": int}))
         write_csv(work / PARTITION, partition_table(self.setup.drawn, self.setup.dataset.train.labels))
         final = self.setup.federation.final(state)
@@ -267,9 +269,10 @@ class TrainingRun:
             self.log.removeHandler(handler)
 
 
-def _metrics(rows: list[dict[str, Any]], subset: str) -> pd.DataFrame:
+def _metrics(rows: list[dict[str, Any]], subset: str, score: str) -> pd.DataFrame:
+    """The rows as a table; it has the columns of evaluations, even if the run diverged before the first one."""
     table, columns = pd.DataFrame(rows), metrics_columns(subset)
-    extra = [name for name in table.columns if name not in columns]
+    extra = [name for name in dict.fromkeys([*table.columns, score]) if name not in columns]
     return table.reindex(columns=[*columns, *extra]).astype({"round": int, "active": int, "diverged": int})
 
 

@@ -144,7 +144,7 @@ WRONG_DATA = [
 ]
 WRONG_OPTIONS = [
     ({"model": torch.nn.Linear(3, 1)}, "the model maps inputs [2, 3] to scores [2, 1]"),
-    ({"model": torch.nn.Linear(2, 2)}, "the model fails for inputs of the shape [2, 3]: RuntimeError: "),
+    ({"model": torch.nn.Linear(2, 2)}, "client 0: the model fails for inputs of the shape [2, 3]: RuntimeError: "),
     ({"model": torch.nn.Linear}, "(allowed: an instance of torch.nn.Module)"),
     ({"participants": [0, 1]}, "participants = [0, 1] (allowed: for each round a list of ids"),
     ({"clients": (X, Y)}, "all data together need a partition, such as partition={"),
@@ -163,7 +163,7 @@ WRONG_OPTIONS = [
     ({"local_steps": None}, "local training needs local_steps (mini-batches"),
     ({"local_epochs": 2}, "and not both"),
     ({"test": (X, Y.float())}, "test: labels have dtype float32"),
-    ({"test": (X[:, :2], Y)}, "the model fails for inputs of the shape [2, 2]"),
+    ({"test": (X[:, :2], Y)}, "test: the model fails for inputs of the shape [2, 2]"),
     ({"test": X.numpy()}, "test: the data are ndarray"),
     ({"evaluate_every": 0}, "evaluate_every is 0"),
     ({"evaluate_every": None}, "evaluate_every is None (allowed: whole numbers of at least 1)"),

@@ -153,10 +153,8 @@ def test_of_a_simulation_of_medium_length_only_loops_are_measured(limit, cache, 
 
 
 def test_no_rounds():
-    run = Problem(0).run("fedavg", participants=[])
-    assert run.global_params == []
-    start = nn.utils.parameters_to_vector(Problem(0).model().parameters())
-    assert torch.equal(nn.utils.parameters_to_vector(run.model.parameters()), start)
+    with pytest.raises(fedflat.UserError, match=r"participants = \[\] \(allowed: for each round a list of ids"):
+        Problem(0).run("fedavg", participants=[])
 
 
 def test_only_the_last_parameters_are_kept_unless_all_are_wanted():
@@ -165,6 +163,62 @@ def test_only_the_last_parameters_are_kept_unless_all_are_wanted():
     [w] = last.global_params
     assert torch.equal(w, every.global_params[-1])
     assert not torch.equal(w, every.global_params[-2])
+
+
+class Normalised(nn.Module):
+    """With BatchNorm's statistics, which every round changes."""
+
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.body = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).double()
+
+    def forward(self, x):
+        """Class scores."""
+        return self.body(x)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedavg_swa"])
+def test_the_model_after_each_round_has_its_buffers(method):
+    """Its loss is that of the round's row, which needs both: parameters and buffers."""
+    test, swa = Problem(1).data()[0], {"swa": {"start": 2, "cycle": 1}} if method == "fedavg_swa" else {}
+    options = {"model": Normalised(), "buffers": "average", "test": test, "hyperparameters": swa}
+    every = Problem(0).run(method.removesuffix("_swa"), **options)
+    losses = [float(nn.functional.cross_entropy(every.model_after(t)(test[0]), test[1])) for t in (1, 2, 3, 4)]
+    assert losses == pytest.approx(every.history["test_loss"].tolist(), rel=1e-12)
+    assert len(every.global_buffers) == 4 and len({tuple(b.tolist()) for b in every.global_buffers}) == 4
+    last = Problem(0).run(method.removesuffix("_swa"), **options, keep_every_round=False)
+    assert torch.equal(last.model_after(4).body[1].running_mean, every.model.body[1].running_mean)
+    with pytest.raises(fedflat.UserError, match=r"no parameters of round 3 \(allowed: 4; keep_every_round=True"):
+        last.model_after(3)
+
+
+WILD = [
+    ({"lr": 1e308}, 1, "parameters that are not finite"),
+    ({"lr": 1e12}, 1, "losses that float64 stores with ease"),
+    ({"weight_decay": 1e4}, 2, "a factor of -1000 in each local step"),
+]
+
+
+@pytest.mark.parametrize(("options", "ends_in", "what"), WILD, ids=[what for *_, what in WILD])
+def test_a_simulation_ends_with_the_round_that_diverged(options, ends_in, what):
+    """As a run does; its history keeps the columns of evaluations."""
+    test = Problem(0).data()[0]
+    given = {"participants": None, "rounds": 4, "lr": 0.1, "test": test, "evaluate_every": 4, **options}
+    rows: list[dict] = []
+    history = Problem(0).run("fedavg", on_round=rows.append, **given).history
+    assert history["diverged"].tolist() == [0] * (len(history) - 1) + [1]
+    assert len(rows) == len(history) < given["rounds"] and history["test_accuracy"].isna().all()
+    assert len(history) == ends_in, what
+
+
+def test_an_evaluated_loss_can_diverge_alone():
+    """The server's last step makes the model useless; the local losses are those of the model before."""
+    test = Problem(0).data()[0]
+    history = Problem(0).run("fedavg", server_lr=1e15, participants=[[0, 1]], test=test).history
+    assert history["local_loss"].item() < 10 and history["test_loss"].item() > 1e10
+    assert history["diverged"].item() == 1
 
 
 def network(forward):

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -46,7 +47,9 @@ class ClientRounds(Analysis):
                 numbers = range(len(accuracy))
                 columns = {"number": numbers, "accuracy": 100 * accuracy, "feature_norm": norm}
                 tables.append(pd.DataFrame({"round": finished, "group": group, **columns}))
+        absent = np.setdiff1d(np.arange(setup.dataset.classes), setup.dataset.test.labels)
+        without = f" (no test image has class {', '.join(map(str, absent))})" if len(absent) else ""
         return pd.concat(tables, ignore_index=True).assign(
-            definition="global model; classes: test images, clients: their own training images; accuracy in percent; "
-            f"mean L2 norm of the {self.features} features"
+            definition=f"global model; classes: test images{without}, clients: their own training images; accuracy in "
+            f"percent; mean L2 norm of the {self.features} features"
         )

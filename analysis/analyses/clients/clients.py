@@ -16,8 +16,10 @@ from analysis.measures.clients import (
     label_shares,
     mean_of_classes,
     mean_of_clients,
+    over_how_many,
     responses,
     summary,
+    untested_classes,
 )
 from bench.data.dataset import Subset
 from bench.data.partitions import AnyPartition, parse_partition
@@ -81,9 +83,10 @@ class Clients(Analysis):
         for subset, (shares, images) in of_clients.items():
             accuracies = 100 * shares
             what = f"accuracy in percent of the global model on {images}"
+            clients = over_how_many(accuracies, "clients")
             rows += [(f"client_{subset}_accuracy", i, value, what) for i, value in enumerate(accuracies)]
             rows += [
-                (f"client_{subset}_accuracy_{name}", None, value, f"{name} over {len(accuracies)} clients of {what}")
+                (f"client_{subset}_accuracy_{name}", None, value, f"{name} over {clients} of {what}")
                 for name, value in summary(accuracies).items()
             ]
         table = pd.DataFrame(rows, columns=["metric", "client", "value", "definition"])
@@ -95,9 +98,11 @@ class Clients(Analysis):
         if self.test == "expected":
             of_classes = mean_of_classes(correct, data.test.labels, data.classes)
             shares = label_shares(data.train.labels, run.setup.split, data.classes)
+            left_out = untested_classes(of_classes, shares)
             return (
                 expected_of_clients(of_classes, shares),
-                "test images, the classes weighted by their shares of the client's training images",
+                "test images, the classes weighted by their shares of the client's training images"
+                + (f", {left_out}" if left_out else ""),
             )
         partition = run.config.partition if self.test == "partition" else self.test
         _refuse_file(partition.name)

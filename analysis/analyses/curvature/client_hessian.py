@@ -9,7 +9,7 @@ from pydantic import Field
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import OfEigenvalues, needs_stored_states
 from bench.experiments.run_config import Evaluation
-from bench.input.bounds import MOST, Count
+from bench.input.bounds import ALL_IS_NULL, MOST, Count
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 
@@ -23,11 +23,14 @@ class ClientHessian(OfEigenvalues):
     columns: ClassVar[tuple[str, ...]] = ("round", "client", "lambda_max", "residual", "converged")
     of_final_model: ClassVar[bool] = False
 
-    clients: Count | tuple[Number, ...] | None = Field(
+    clients: Annotated[Count | tuple[Number, ...] | None, ALL_IS_NULL] = Field(
         default=None,
+        examples=[10],
         description="number of clients, drawn by the seed, the same for all methods; or a list of clients; null: all",
     )
-    rounds: tuple[Number, ...] | None = Field(default=None, description="rounds with stored states; null: all of them")
+    rounds: Annotated[tuple[Number, ...] | None, ALL_IS_NULL] = Field(
+        default=None, examples=[[10, 30]], description="rounds with stored states; null: all of them"
+    )
 
     def check(self, evaluation: Evaluation) -> None:
         """Stored states are needed: local models are trained from them."""

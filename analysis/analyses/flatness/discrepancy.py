@@ -38,6 +38,7 @@ class Discrepancy(ByAscent, OnGlobalObjective):
         "clients, trained for one more round from the global model",
     )
     round: Count | None = Field(
+        examples=[30],
         default=None,
         description="the round after which the global model is taken; null: the last one with stored models",
     )

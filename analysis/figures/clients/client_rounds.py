@@ -16,6 +16,7 @@ from analysis.figures.heatmap import draw_rounds
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
+from analysis.measures.clients import over_how_many
 from bench.experiments.address import CellAddress
 from bench.input.bounds import Columns
 from bench.input.errors import UserError
@@ -45,7 +46,10 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
         """The seed, the images, the rounds, and the meaning of colours or lines."""
         rounds = sorted(frame["round"].unique())
         seed = frame["seed"].iloc[0] if self.seed is None else self.seed
-        curves = f"thin lines: one {self.group} each; thick black line: mean over the classes, on the test images"
+        # A class without test images has no value in any round.
+        of_classes = frame[frame["group"] == "class"].groupby("number")[self.quantity].max().to_numpy(float)
+        classes = over_how_many(of_classes, "classes")
+        curves = f"thin lines: one {self.group} each; thick black line: mean over {classes}, on the test images"
         return (
             f"Seed {seed}; on {_DATA[self.group]}, after {len(rounds)} rounds from {rounds[0]} to {rounds[-1]}; "
             f"{curves if self.form == 'curves' else 'one colour scale for all'}."

@@ -14,7 +14,7 @@ from analysis.figures.notes import missing_note
 from analysis.figures.palette import Style, styles
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
-from bench.experiments.address import CellAddress
+from bench.experiments.address import IDS, CellAddress
 
 _LABELS = {
     "test": "Accuracy (%) on the client's\ntest images",
@@ -39,8 +39,16 @@ class ClientsLayout(PanelLayout):
         """The meaning of points and boxes."""
         return (
             f"Points: clients of {count_seeds(frame)}; boxes: median and quartiles, whiskers: 5th and 95th percentile; "
-            "diamonds: mean over clients."
+            f"diamonds: mean over clients.{self._left_out(frame)}"
         )
+
+    def _left_out(self, frame: pd.DataFrame) -> str:
+        """A sentence on the clients without a value; empty if all have one."""
+        rows = self.drawn(frame)
+        missing = rows[rows["value"].isna()].groupby([*IDS, "seed", "metric"]).size()
+        if missing.empty:
+            return ""
+        return f" Clients whose classes the test set lacks are left out: at most {missing.max()} of a run."
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share both axes."""

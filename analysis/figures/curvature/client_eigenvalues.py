@@ -31,7 +31,10 @@ class ClientEigenvaluesLayout(PanelLayout):
         default="curves", description="curves over the rounds, or a map of clients and rounds"
     )
     rounds: tuple[int, ...] | None = Field(
-        default=None, min_length=1, description="the rounds that are shown; null, or if runs store none of them: all"
+        examples=[[10, 20, 30]],
+        default=None,
+        min_length=1,
+        description="the rounds that are shown; null, or if runs store none of them: all",
     )
     scale: Literal["linear", "log"] = Field(default="log", description="of the eigenvalues: y axis or colours")
 
@@ -48,15 +51,19 @@ class ClientEigenvaluesLayout(PanelLayout):
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, or of a map's columns and colours."""
         shown = self.drawn(frame)
+        lost = int(shown["lambda_max"].isna().sum())
+        left_out = f" Left out: {lost} local models whose gradient is not finite." if lost else ""
         clients, rounds = frame.groupby("seed")["client"].nunique().max(), sorted(shown["round"].unique())
         if self.form == "map":
             which = (
                 ", ".join(map(str, rounds)) if len(rounds) <= _FEW else f"{len(rounds)}, {rounds[0]} to {rounds[-1]}"
             )
-            return f"Seed {frame['seed'].iloc[0]}; {clients} clients; rounds: {which}; one colour scale for all."
+            return (
+                f"Seed {frame['seed'].iloc[0]}; {clients} clients; rounds: {which}; one colour scale for all.{left_out}"
+            )
         return (
             f"Thin lines: one client each, {clients} clients for each of {count_seeds(frame)}; "
-            "thick lines: their median; bands: from the first to the third quartile."
+            "thick lines: their median; bands: from the first to the third quartile.{left_out}"
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:

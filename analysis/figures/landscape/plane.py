@@ -35,7 +35,9 @@ class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
 
     loss: Literal["train", "test"] = Field(default="train", description="images of the loss")
     error: Literal["train", "test"] = Field(default="test", description="images of the error")
-    ceiling: float | None = Field(default=None, gt=0, description="largest loss that is drawn; null: the largest")
+    ceiling: float | None = Field(
+        examples=[3.0], default=None, gt=0, description="largest loss that is drawn; null: the largest"
+    )
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of the axes, the seed, and the cut."""

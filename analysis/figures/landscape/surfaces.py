@@ -30,7 +30,7 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
     needs: ClassVar[str] = "surface"
     kind: Literal["surfaces"] = "surfaces"
     ceiling: float | None = Field(
-        default=None, gt=0, description="largest loss that is drawn; null: the largest of all"
+        examples=[3.0], default=None, gt=0, description="largest loss that is drawn; null: the largest of all"
     )
 
     def statistics(self, frame: pd.DataFrame) -> str:

@@ -55,12 +55,15 @@ class ConvergenceLayout(LinePanelsLayout):
         description="rounds between the evaluations to average, where the last rounds have more of them; 1: all",
     )
     every: Count = Field(default=1, description="rounds between the points of a curve")
-    targets: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(), description="values marked by a line")
+    targets: tuple[Annotated[float, Field(examples=[[80, 90]], gt=0)], ...] = Field(
+        default=(), description="values marked by a line"
+    )
     y_min: float | None = Field(
+        examples=[40],
         default=None,
         description="lowest value shown, unless a curve ends below it, or it hides more than a fifth of all points",
     )
-    y_max: float | None = Field(default=None, description="highest value shown, likewise")
+    y_max: float | None = Field(examples=[100], default=None, description="highest value shown, likewise")
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, how runs are smoothed and thinned, and which values are not shown."""

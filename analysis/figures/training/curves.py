@@ -36,9 +36,11 @@ class CurvesLayout(LinePanelsLayout):
     every: Count = Field(default=1, description="rounds between the points of a curve")
     scale: Literal["linear", "log"] = Field(default="linear", description="of the y axis")
     lowest: float | None = Field(
-        default=None, description="the smallest possible value: the axis shows it, and bands are cut there"
+        examples=[0],
+        default=None,
+        description="the smallest possible value: the axis shows it, and bands are cut there",
     )
-    highest: float | None = Field(default=None, description="the largest possible value, likewise")
+    highest: float | None = Field(examples=[1], default=None, description="the largest possible value, likewise")
 
     def also(self) -> tuple[str, ...]:
         """The column `metric`."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from analysis.measures.curvature.attention import twice_differentiable
-from analysis.measures.curvature.lanczos import Operator, Track, largest_eigenpairs
+from analysis.measures.curvature.lanczos import Operator, Track, largest_eigenpairs, resolution
 from analysis.measures.curvature.power_iteration import deflated_power_iteration
 from analysis.measures.curvature.pyhessian_power import pyhessian_eigenpairs
 from bench.engine.objective import Batched, Objective
@@ -31,23 +31,32 @@ class TopEigenvalues:
     """The largest eigenvalues of a Hessian, and their accuracy.
 
     `eigenvalues` are in descending order. `residuals` are the measured ‖Hv − λv‖ of the unit eigenvectors v: H has an
-    eigenvalue within that distance of λ. `products` counts Hessian-vector products.
+    eigenvalue within that distance of λ. `products` counts Hessian-vector products. `resolution`: eigenvalues up to
+    this size cannot be told from 0 in the number format of the products.
     """
 
     eigenvalues: tuple[float, ...]
     residuals: tuple[float, ...]
     tolerance: float
     products: int
+    resolution: float = 0.0
 
     @property
     def within_tolerance(self) -> tuple[bool, ...]:
-        """Whether each eigenvalue's residual is at most `tolerance`·|λ|."""
+        """Whether each eigenvalue's residual is at most `tolerance`·|λ|; or λ and residual are at most `resolution`.
+
+        The second rule is for eigenvalues that are 0 up to rounding, as most are of a model with more parameters than
+        the data determine: no residual is small in comparison with 0.
+        """
         pairs = zip(self.eigenvalues, self.residuals, strict=True)
-        return tuple(residual <= self.tolerance * abs(value) for value, residual in pairs)
+        return tuple(
+            residual <= self.tolerance * abs(value) or max(abs(value), residual) <= self.resolution
+            for value, residual in pairs
+        )
 
     @property
     def converged(self) -> bool:
-        """Whether all residuals are within the tolerance."""
+        """Whether all eigenvalues are within the tolerance."""
         return all(self.within_tolerance)
 
     def ratio(self, i: int = 5) -> float:
@@ -93,7 +102,8 @@ def top_eigenvalues(
         found = deflated_power_iteration(product, start, k, steps=steps, track=track)
     else:
         found = largest_eigenpairs(product, start, k, tolerance=tolerance, max_products=max_products, track=track)
-    return TopEigenvalues(tuple(found.values.tolist()), tuple(found.residuals.tolist()), tolerance, found.products)
+    values, residuals = tuple(found.values.tolist()), tuple(found.residuals.tolist())
+    return TopEigenvalues(values, residuals, tolerance, found.products, resolution(w.dtype) * found.scale)
 
 
 def hessian_product(objective: Objective, w: Tensor, data: Batched, memory: int = GRAPH_MEMORY) -> Operator:

@@ -40,13 +40,20 @@ class Eigenpairs:
     """Eigenvalues `[k]` in descending order and unit eigenvectors `[k, P]`.
 
     `residuals` `[k]` are the measured ‖Av − λv‖: A has an eigenvalue within that distance of λ. `products` counts all
-    products with A, including those that measure residuals.
+    products with A, including those that measure residuals. `scale` is the largest |λ| that was seen: a lower bound of
+    ‖A‖.
     """
 
     values: NDArray[np.float64]
     vectors: Tensor
     residuals: NDArray[np.float64]
     products: int
+    scale: float
+
+
+def resolution(dtype: torch.dtype) -> float:
+    """Size, relative to ‖A‖, of residuals that a number format can just resolve: eps^(2/3), ARPACK's bound."""
+    return float(torch.finfo(dtype).eps ** (2 / 3))
 
 
 class Krylov:
@@ -136,7 +143,7 @@ def largest_eigenpairs(
     """The k algebraically largest eigenvalues of A, 0 < k ≤ P, by thick-restart Lanczos from `start` `[P]`.
 
     It stops when every estimated residual is at most `tolerance`·|λ|, or at most what the number format can resolve
-    (eps^(2/3)·‖A‖, ARPACK's bound), or after `max_products`. Then k more products measure the residuals, and each λ is
+    (`resolution`·‖A‖), or after `max_products`. Then k more products measure the residuals, and each λ is
     the Rayleigh quotient of its vector, in float64: its error is of the order of residual²/gap. The basis may take
     `memory` bytes, or k + 20 vectors if that is more; when it is full, it is replaced by the best Ritz vectors and
     grows again (Wu and Simon, SIAM J. Matrix Anal. Appl. 22, 2000). An eigenvalue of multiplicity m may be found fewer
@@ -144,7 +151,6 @@ def largest_eigenpairs(
     """
     vector_bytes = start.element_size() * len(start)
     krylov = Krylov(product, start, min(max(memory // vector_bytes, k + 20), max_products))
-    resolution = torch.finfo(start.dtype).eps ** (2 / 3)
     products, next_check = 0, k
     for number in track(range(1, max_products + 1)):
         krylov.grow()
@@ -153,20 +159,23 @@ def largest_eigenpairs(
             continue
         next_check = number + max(5, krylov.size // 20)
         values, vectors = krylov.ritz()
-        bound = np.maximum(tolerance * np.abs(values[:k]), resolution * np.abs(values).max())
+        bound = np.maximum(tolerance * np.abs(values[:k]), resolution(start.dtype) * np.abs(values).max())
         if len(values) >= k and (krylov.is_invariant or (krylov.rest * np.abs(vectors[-1, :k]) <= bound).all()):
             break
         if krylov.is_full and number < max_products:
             best = (k + krylov.size) // 2
             krylov.restart(values[:best], vectors[:, :best])
-    found = krylov.combine(krylov.ritz()[1][:, :k])
-    return measured(product, found, None, products)
+    values, vectors = krylov.ritz()
+    return measured(product, krylov.combine(vectors[:, :k]), None, products, scale=float(np.abs(values).max()))
 
 
-def measured(product: Operator, vectors: Tensor, values: NDArray[np.float64] | None, products: int) -> Eigenpairs:
+def measured(
+    product: Operator, vectors: Tensor, values: NDArray[np.float64] | None, products: int, scale: float = 0.0
+) -> Eigenpairs:
     """Eigenpairs with measured residuals, in descending order of λ; without `values`, λ are Rayleigh quotients.
 
-    `products`: the number of products that computed the `vectors`, which are normalised and sorted in place.
+    `products`: the number of products that computed the `vectors`, which are normalised and sorted in place. `scale`:
+    the largest |λ| that was seen, if it is none of these.
     """
     rows = []
     for i, v in enumerate(vectors):
@@ -178,7 +187,8 @@ def measured(product: Operator, vectors: Tensor, values: NDArray[np.float64] | N
     order = np.argsort(-found, kind="stable")
     for part in vectors.split(_COLUMNS, dim=1):
         part[:] = part[torch.from_numpy(order).to(part.device)]
-    return Eigenpairs(found[order], vectors, residuals[order], products + len(vectors))
+    scale = max(scale, float(np.abs(found).max()))
+    return Eigenpairs(found[order], vectors, residuals[order], products + len(vectors), scale)
 
 
 def gauss_quadrature(product: Operator, start: Tensor, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

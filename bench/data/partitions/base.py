@@ -24,7 +24,7 @@ class Partition(Frozen):
     """A split of the training images over `clients` clients. No image is used twice unless `repeats_images`."""
 
     name: str
-    clients: Count = Field(description="number N of clients")
+    clients: Count = Field(examples=[20], description="number N of clients")
 
     @property
     def label(self) -> str:

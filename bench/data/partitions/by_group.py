@@ -20,7 +20,7 @@ class ByGroup(Partition):
 
     name: Literal["by_group"] = "by_group"
     clients_per_group: Count | None = Field(
-        default=None, description="number of clients that share a group, such as a domain; null: one"
+        examples=[2], default=None, description="number of clients that share a group, such as a domain; null: one"
     )
 
     def check(self, count: int, groups: Labels | None) -> None:

@@ -22,7 +22,7 @@ class Dirichlet(Partition):
     """
 
     name: Literal["dirichlet"] = "dirichlet"
-    alpha: float = Field(gt=0, description="concentration; small values give few classes per client")
+    alpha: float = Field(examples=[0.1], gt=0, description="concentration; small values give few classes per client")
     variant: Variant = Field(default=None, description="published (the default), or released: classes are refilled")
 
     @property

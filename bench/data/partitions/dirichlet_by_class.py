@@ -24,7 +24,9 @@ class DirichletByClass(Partition):
     """
 
     name: Literal["dirichlet_by_class"] = "dirichlet_by_class"
-    alpha: float = Field(gt=0, description="concentration over clients; small values give few clients per class")
+    alpha: float = Field(
+        examples=[0.1], gt=0, description="concentration over clients; small values give few clients per class"
+    )
     least: Count = Field(
         default=10, description="smallest number of images of a client; shares are drawn again until then"
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from bench.files.column_file import integers, read_columns, texts
 from bench.input.bounds import Count
 from bench.input.content import KnownFile, read_known, stem, with_hash
 from bench.input.errors import UserError
+from bench.input.field_words import FilledIn
 from bench.input.frozen import LABEL
 
 KIND = "partition file"
@@ -62,7 +63,7 @@ class FromFile(Partition):
         default=None, description="labels in the order to which `index` refers, if it is another one"
     )
     repeats: bool = Field(default=False, description="images may repeat, as in FL-Simulator's partitions")
-    hash: str | None = Field(default=None, description="hash of the file's content; filled in")
+    hash: Annotated[str | None, FilledIn()] = Field(default=None, description="hash of the file's content; filled in")
 
     @model_validator(mode="before")
     @classmethod

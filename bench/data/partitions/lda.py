@@ -22,7 +22,9 @@ class LDA(Partition):
     """
 
     name: Literal["lda"] = "lda"
-    alpha: float = Field(ge=0, description="concentration over all classes together; 0: one class per client")
+    alpha: float = Field(
+        examples=[0.1], ge=0, description="concentration over all classes together; 0: one class per client"
+    )
 
     @property
     def label(self) -> str:

@@ -23,7 +23,7 @@ class Pathological(Partition):
     """
 
     name: Literal["pathological"] = "pathological"
-    classes_per_client: Count = Field(description="number of classes of a client")
+    classes_per_client: Count = Field(examples=[2], description="number of classes of a client")
     variant: Variant = Field(default=None, description="published (the default), or released: classes are refilled")
 
     @property

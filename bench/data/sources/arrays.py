@@ -21,6 +21,7 @@ from bench.host.torchvision_compat import prepare_imports
 from bench.input.bounds import MOST
 from bench.input.content import LargeFile, short_hash, stem
 from bench.input.errors import UserError
+from bench.input.field_words import FilledIn
 from bench.input.frozen import LABEL
 
 Classes = Annotated[int, Field(ge=2, le=MOST)]
@@ -40,7 +41,7 @@ class OwnArrays(Source):
         default=None, pattern=LABEL, description="the name in paths and tables; null: that of the file or function"
     )
     classes: Classes | None = Field(
-        default=None, description="number of classes; null: the training samples have every class"
+        examples=[10], default=None, description="number of classes; null: the training samples have every class"
     )
 
     own: ClassVar[bool] = True
@@ -155,7 +156,9 @@ class ArrayFunction(OwnArrays, UserFunction):
 
     name: Literal["function"] = "function"
     function: str = Field(description="called without arguments")
-    path_hash: str | None = Field(default=None, description="hash of the file's path, which a run keeps; filled in")
+    path_hash: Annotated[str | None, FilledIn()] = Field(
+        default=None, description="hash of the file's path, which a run keeps; filled in"
+    )
 
     @classmethod
     def is_in(cls, fields: Mapping[str, Any]) -> bool:

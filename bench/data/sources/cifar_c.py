@@ -48,7 +48,7 @@ class CifarC(Published):
         return ("test",)
 
     corruption: Corruption = Field(description="name of the corruption")
-    severity: int = Field(ge=1, le=SEVERITIES, description="severity from 1 to 5")
+    severity: int = Field(examples=[3], ge=1, le=SEVERITIES, description="severity from 1 to 5")
     normalisation: Normalisation = Field(default="fl_simulator", description="as for the clean data set")
 
     @property

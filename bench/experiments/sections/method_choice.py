@@ -4,13 +4,14 @@ if wanted, or by its components alone."""
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from bench.code.named_code import CodeFile, NamedCode
 from bench.input.content import code_hash
 from bench.input.errors import UserError
+from bench.input.field_words import FilledIn
 from bench.input.frozen import Frozen
 from bench.methods.base import Method
 from bench.methods.catalog import recipe
@@ -62,7 +63,7 @@ class MethodChoice(Frozen):
 class MethodConfig(NamedCode, MethodChoice):
     """A run's method with every hyper-parameter filled in; `code` is the hash of a user-defined file."""
 
-    code: str | None = Field(default=None, description="hash of the file; filled in")
+    code: Annotated[str | None, FilledIn()] = Field(default=None, description="hash of the file; filled in")
 
     @classmethod
     def kind_of_file(cls) -> str:

@@ -15,8 +15,8 @@ class SearchRange(Frozen):
 
     in_words: ClassVar[str] = "a search range"
 
-    low: float | None = Field(default=None, description="smallest value")
-    high: float | None = Field(default=None, description="largest value")
+    low: float | None = Field(examples=[0.01], default=None, description="smallest value")
+    high: float | None = Field(examples=[0.5], default=None, description="largest value")
     log: bool = Field(default=False, strict=True, description="whether values are drawn evenly in the logarithm")
     values: tuple[StrictBool | StrictInt | StrictFloat | StrictStr, ...] | None = Field(
         default=None, max_length=MOST_ENTRIES, description="the only values, instead of low and high"
@@ -42,7 +42,9 @@ class Tuning(Frozen):
 
     trials: int = Field(default=16, ge=1, le=MOST_ENTRIES, description="configurations of each method in each setting")
     seed: Seed | None = Field(
-        default=None, description="seed of partitions, initial models and search; null: the first of grid.seeds + 1000"
+        examples=[0],
+        default=None,
+        description="seed of partitions, initial models and search; null: the first of grid.seeds + 1000",
     )
     validation: float = Field(
         default=0.2, gt=0, lt=1, description="share of its training images that each client holds out"
@@ -68,7 +70,7 @@ class Tuned(Frozen):
 
     experiment: str = Field(description="the experiment that was tuned")
     trials: int = Field(ge=1, description="configurations of each method in each setting")
-    seed: Seed = Field(description="seed of partitions, initial models and search")
+    seed: Seed = Field(examples=[0], description="seed of partitions, initial models and search")
     validation: float = Field(gt=0, lt=1, description="share of the training images that clients held out")
     score: str = Field(description="how a trial is scored")
     rungs: tuple[float, ...] = Field(description="shares of the rounds after which the better half went on")

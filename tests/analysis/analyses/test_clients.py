@@ -19,8 +19,10 @@ from analysis.measures.clients import (
     label_shares,
     mean_of_classes,
     mean_of_clients,
+    over_how_many,
     responses,
     summary,
+    untested_classes,
 )
 from bench.data.dataset import Samples
 from bench.data.partitions.base import Indices, Partition
@@ -127,6 +129,51 @@ def test_summary_is_of_the_clients_that_have_images() -> None:
     assert summary(np.array([50.0, np.nan, 90.0, 70.0])) == {
         "mean": 70, "deviation": pytest.approx((800 / 3) ** 0.5), "worst": 50, "best": 90,
     }  # fmt: skip
+
+
+def test_what_a_mean_leaves_out_is_said() -> None:
+    """Class 1 is missing from the test set: 0, 50 and 100 % of the clients' images; class 3 nobody has."""
+    shares = np.array([[0.25, 0, 0.75, 0], [0.2, 0.5, 0.3, 0], [0, 1, 0, 0]])
+    assert untested_classes(np.array([0.4, np.nan, 0.8, np.nan]), shares) == (
+        "without class 1, which no test image has: 50.0 % of a client's images on average, at most 100.0 %"
+    )
+    assert untested_classes(np.array([0.4, 0.5, 0.8, np.nan]), shares) == ""
+    assert over_how_many(np.array([1, np.nan, 2.0]), "clients") == "2 of 3 clients"
+    assert over_how_many(np.array([1, 2.0]), "clients") == "2 clients"
+    assert all(map(np.isnan, summary(np.array([np.nan])).values()))
+
+
+@pytest.fixture(scope="module")
+def untested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three clients with one class each, of which the test set lacks the last one."""
+    folder, rng = tmp_path_factory.mktemp("untested"), np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 8)
+    x = rng.normal(size=(24, 4)).astype(np.float32) + y[:, None]
+    kept = np.flatnonzero(y < 2)
+    np.savez(folder / "three.npz", x_train=x, y_train=y, x_test=x[kept], y_test=y[kept])
+    (folder / "mine.yaml").write_text(
+        "{name: mine, extends: quick, dataset: three.npz, model: mlp, methods: {fedavg: {}}, grid: {seeds: [0], "
+        "partition: [{name: pathological, clients: 3, classes_per_client: 1}], participation: [{active: 3}]}, "
+        "training: {rounds: 1, local_steps: 2, batch_size: 4, lr: 0.1}, evaluation: {snapshot_every: 1}}",
+        encoding="utf-8",
+    )
+    [cell] = load_experiment(str(folder / "mine.yaml")).cells().values()
+    train_cell("mine", cell, folder / "runs", CPU, str)
+    return folder / "runs"
+
+
+def test_means_over_clients_say_over_how_many(untested: Path, tmp_path: Path) -> None:
+    rows = analysed("clients", untested, tmp_path / "x.csv")
+    of_test = rows[rows["metric"] == "client_test_accuracy"]
+    assert of_test["value"].isna().sum() == 1
+    definitions = rows.set_index("metric")["definition"]
+    assert definitions["client_train_accuracy_mean"].startswith("mean over 3 clients of accuracy")
+    assert definitions["client_test_accuracy_mean"].startswith("mean over 2 of 3 clients of accuracy")
+    assert definitions["client_test_accuracy_mean"].endswith(
+        "without class 2, which no test image has: 33.3 % of a client's images on average, at most 100.0 %"
+    )
+    of_rounds = analysed("client_rounds", untested, tmp_path / "rounds.csv")["definition"]
+    assert of_rounds.str.contains(r"classes: test images \(no test image has class 2\), clients").all()
 
 
 @pytest.fixture(scope="module")

@@ -137,6 +137,20 @@ def test_clients_have_a_point_each_and_a_box(tidy: Tidy) -> None:
     assert diamonds == [30, 60]
 
 
+def test_clients_and_classes_without_a_value_are_counted(tmp_path: Path) -> None:
+    quick, cell = load_experiment("quick"), CellAddress(HARD, "fedavg")
+    few = tidy_in(tmp_path, quick)
+    frame = clients(10)
+    write(tmp_path, cell, "clients", frame.assign(value=frame["value"].where(frame["client"] != 3)))
+    text = words(figures.caption(layout("clients", methods=["fedavg"]), few))
+    assert "mean over clients. Clients whose classes the test set lacks are left out: at most 1 of a run." in text
+    rounds = client_rounds(10)
+    gone = (rounds["group"] == "class") & (rounds["number"] == 2)
+    write(tmp_path, cell, "client_rounds", rounds.assign(accuracy=rounds["accuracy"].mask(gone)))
+    text = words(figures.caption(layout("client_rounds", form="curves", methods=["fedavg"]), few))
+    assert "mean over 3 of 4 classes, on the test images" in text
+
+
 def test_parts_of_the_data_are_rows_of_panels(tidy: Tidy) -> None:
     figure = figures.draw(layout("clients", parts=["train", "test"]), tidy)
     assert [axes.get_xlabel().split()[-2] for axes in panels(figure)] == ["training", "test"]
@@ -172,9 +186,7 @@ def test_curves_of_clients_are_thin_and_that_of_the_test_set_thick(tidy: Tidy) -
     np.testing.assert_allclose(thick.get_ydata(), [12, 12.5, 13.5])
     assert thick.get_linewidth() > max(line.get_linewidth() for line in thin)
     assert drawn[0].get_ylabel() == "Accuracy (%)"
-    assert "thin lines: one client each; thick black line: mean over the classes" in words(
-        figures.caption(chosen, tidy)
-    )
+    assert "thin lines: one client each; thick black line: mean over 4 classes" in words(figures.caption(chosen, tidy))
 
 
 def test_the_setting_is_named_at_smoke_scale_too(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The spectrum is that of the dense Hessian, reproducibly, and nothing else is touched."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -200,6 +201,21 @@ def test_flat_loss_has_no_curvature(digits: Samples) -> None:
     found = top_eigenvalues(flat, flat.initial(), [(digits[0], torch.zeros_like(digits[1]))])
     assert found.eigenvalues == found.residuals == (0,) * 5
     assert math.isnan(found.ratio())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_an_eigenvalue_of_zero_counts_as_exact(dtype: torch.dtype, digits: Samples) -> None:
+    """Shifting the weights of all classes by one vector changes no loss, so zeros are among the 20 largest."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Objective(nn.Linear(8, 3).to(dtype))
+    data = [(digits[0].flatten(1)[:, :64:8].to(dtype), digits[1] % 3)]
+    found = top_eigenvalues(model, model.initial(), data, 20)
+    zero = abs(found.eigenvalues[-1])
+    assert zero < 10 * torch.finfo(dtype).eps * found.eigenvalues[0] and found.residuals[-1] > 1e-3 * zero
+    assert found.converged
+    inexact = replace(found, residuals=(*found.residuals[:-1], 1e-3 * found.eigenvalues[0]))
+    assert not inexact.within_tolerance[-1] and not inexact.converged
 
 
 def test_ratio_is_missing_where_it_is_not_defined() -> None:

@@ -205,6 +205,47 @@ def test_models_are_compared_with_data_sets_of_image_files_before_the_first_job(
     assert not (tmp_path / "data" / "cache").exists()
 
 
+NET = "from torch import nn\n\ndef net(shape, classes):\n    return nn.Linear(shape[0], classes)\n"
+UNFIT = [
+    ("model: vit_b_32", ["model vit_b_32 needs height and width that are multiples of 32, not 8×8"]),
+    ("model: net.py:net", ["the model file '{folder}/net.py' fails: RuntimeError: mat1 and mat2 shapes"]),
+    ("training: {augmentation: [flip]}, dataset: mnist1d, model: mlp", ["augmentation flip needs images"]),
+    (
+        "model: vit_b_32, grid: {partition: [{name: dirichlet_by_class, clients: 400, alpha: 0.1}, {name: pam, "
+        "clients: 20, alpha: 0.1, beta: 1}]}",
+        [
+            "what does not fit the data sets: 3 problems",
+            "model vit_b_32 needs height",
+            "training images are too few for least = 10 at each of 400 clients",
+            "pam needs coarse labels, which this data set lacks",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "lines"), UNFIT, ids=["model", "own model", "augmentation", "all"])
+def test_what_no_run_can_have_is_found_once_before_the_first_job(wrong, lines, tmp_path, monkeypatch, capsys):
+    """Whatever the number of methods, seeds and settings that have it."""
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
+    (tmp_path / "net.py").write_text(NET, encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{{name: mine, extends: quick, methods: {{fedavg: {{}}, scaffold: {{}}}}, {wrong}}}", "utf-8")
+    flow = Workflow.of({"experiments": [str(file)], "results": str(tmp_path / "results")})
+    jobs = []
+    for cell in flow.experiments["mine"].experiment.addresses:
+        w = wildcards(cell.path)
+        w.experiment = "mine"
+        jobs += [(rule, w) for rule in ("split", "train", "analyse")]
+    with pytest.raises(SystemExit) as ended:
+        flow.require_data(jobs)
+    assert ended.value.code == 2
+    printed = capsys.readouterr().err.splitlines()
+    assert len(printed) == len(lines)
+    for line in lines:
+        assert sum(line.format(folder=tmp_path) in shown for shown in printed) == 1, (line, printed)
+    assert not (tmp_path / "results").exists()
+
+
 def test_missing_data_sets_are_named_once_and_one_per_line(tmp_path, monkeypatch, capsys):
     """Table 3 of FedLESAM has two parts for each domain of a data set, all of which need the same files."""
     monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path))

@@ -73,7 +73,7 @@ def test_mistakes_that_only_show_in_cells_are_listed_once_for_each_method(tmp_pa
 def test_one_mistake_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text("name: wrong\nextends: quick\ntraining: {lr: -1}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"^{file}: training.lr = -1: Input should be greater than 0$"):
+    with pytest.raises(UserError, match=f"^{file}: training.lr = -1: Input should be greater than 0 .initial local"):
         load_experiment(str(file))
 
 

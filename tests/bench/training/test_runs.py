@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -253,6 +254,15 @@ def test_divergence_is_an_outcome(tmp_path):
     assert metrics["diverged"].tolist() == [0] * (len(metrics) - 1) + [1]
     assert len(metrics) < 6
     assert "diverged after round" in (run.path / "run.log").read_text(encoding="utf-8")
+    assert len(metrics) == 1 and metrics[["test_loss", "test_accuracy"]].isna().all(axis=None)
+
+
+def test_a_loss_that_is_finite_but_useless_is_divergence(tmp_path):
+    """After the server's step, so that only the evaluation sees it."""
+    run = train(config("fedavg", **{"training.server_lr": 1e9, "evaluation.every": 1}), tmp_path / "run", CPU)
+    metrics = run.metrics()
+    assert run.diverged and metrics["diverged"].tolist() == [1]
+    assert np.isfinite(metrics).all(axis=None) and metrics["test_loss"].iloc[-1] > 1e10
 
 
 def test_the_log_takes_any_characters(tmp_path, capfd):

@@ -53,7 +53,9 @@ class ImageFolder(OwnFolder, Margins):
     name: Literal["image_folder"] = "image_folder"
     clients: Clients | None = Field(default=None, description="a file with the client of each image; null: no groups")
     size: Side | None = Field(
-        default=None, description="height and width of the stored images; null: all images have the same size"
+        examples=[64],
+        default=None,
+        description="height and width of the stored images; null: all images have the same size",
     )
 
     layout: ClassVar[str] = "root/train/<class>/*, root/test/<class>/*"

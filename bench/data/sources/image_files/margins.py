@@ -10,8 +10,11 @@ from bench.input.errors import UserError
 class Margins(Source):
     """The common base class of data sets of square images. Augmentations get the whole stored images."""
 
-    size: Side | None = Field(default=None, description="height and width of the stored images, in pixels")
+    size: Side | None = Field(
+        examples=[256], default=None, description="height and width of the stored images, in pixels"
+    )
     crop: Side | None = Field(
+        examples=[224],
         default=None,
         description="height and width of the centre of the stored images, which is the input of models; null: the "
         "whole images",
