@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.input.bounds import check_count
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 
@@ -118,10 +117,6 @@ class LocalSteps:
                 "local training needs local_steps (mini-batches of a client per round) or local_epochs (passes over "
                 "its data), and not both"
             )
-        given = {"local_steps": self.steps, "local_epochs": self.epochs, "batch_size": self.batch_size}
-        for name, value in given.items():
-            if value is not None:
-                check_count(name, value)
 
     def count(self, samples: int) -> int:
         """The number of steps of a client with this number of samples."""

@@ -2,10 +2,7 @@
 
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field
-
-from bench.input.errors import UserError
 
 MOST = 1_000_000
 """Rounds, clients, steps and other numbers of repetitions: a run holds lists with an entry for each round and client. A
@@ -37,15 +34,3 @@ Images = Annotated[int, Field(ge=1, le=MOST_IMAGES)]
 Points = Annotated[int, Field(ge=2, le=MOST_POINTS)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Columns = Annotated[int, Field(ge=1, le=MOST_COLUMNS)]
-
-
-def check_count(name: str, value: object) -> None:
-    """A `UserError` unless the value is a whole number from 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise UserError(f"{name} is {value} (allowed: whole numbers of at least 1)")
-
-
-def check_flag(name: str, value: object) -> None:
-    """A `UserError` if an argument is neither true nor false: every text counts as true in Python, also "no"."""
-    if not isinstance(value, bool):
-        raise UserError(f"{name} = {value!r} (allowed: True or False)")
