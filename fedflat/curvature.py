@@ -7,7 +7,6 @@ from typing import Annotated
 
 import pandas as pd
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
@@ -19,20 +18,19 @@ from bench.engine.objective import Objective
 from bench.engine.own_inputs import OwnSamples
 from bench.engine.own_tensors import Model, copied, own_batches
 from bench.input.arguments import Argument, checked
-from bench.input.bounds import Count, Images, Points, Seed
+from bench.input.bounds import Count, Images, Length, Points, Seed
 from bench.models.network import has_buffers
 from bench.numerics.streams import torch_stream
 from bench.training.calibration import SMALL
 from fedflat.progress_bar import progress_bar
 
 Batches = list[tuple[Tensor, Tensor]]
-Positive = Annotated[float, Field(gt=0)]
 Samples = Annotated[OwnSamples, Argument.checked_later()]
 
 
 @checked
 def hessian(
-    model: Model, data: Samples, k: Count = 1, *, tolerance: Positive = 1e-3, batch_size: Images = 1000
+    model: Model, data: Samples, k: Count = 1, *, tolerance: Length = 1e-3, batch_size: Images = 1000
 ) -> TopEigenvalues:
     """The k algebraically largest eigenvalues of the Hessian of the mean cross-entropy, by Lanczos iteration.
 
@@ -60,10 +58,10 @@ def hessian(
 def sharpness(
     model: Model,
     data: Samples,
-    rho: Positive = 0.05,
+    rho: Length = 0.05,
     *,
     steps: Count = 10,
-    step: Positive = 1.0,
+    step: Length = 1.0,
     batch_size: Images = 1000,
 ) -> float:
     """max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), F the mean cross-entropy over the data, by projected gradient ascent.
@@ -86,7 +84,7 @@ def surface(
     model: Model,
     data: Samples,
     *,
-    extent: Positive = 1.0,
+    extent: Length = 1.0,
     points: Points = 21,
     biases: Biases = "zero",
     orthogonal: bool = False,

@@ -21,7 +21,7 @@ from bench.engine.step_settings import StepSettings
 from bench.input.arguments import Argument, shown
 from bench.input.errors import UserError
 from bench.methods.base import Method
-from bench.models.user_model import trained_parameters
+from bench.models.user_model import trained_parameters, unusual
 from bench.numerics.streams import numpy_stream
 
 
@@ -153,8 +153,8 @@ def _shape_of_scores(objective: Objective, x: Tensor) -> list[int]:
     except Exception as error:  # a user-defined model may fail in any way
         hint = "" if x.is_floating_point() else " (whole numbers stay whole numbers; features are x.float())"
         raise UserError(f"the model fails for inputs of the shape {list(x.shape)}: {reason(error)}{hint}") from None
-    if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        kind = dtype_name(scores.dtype) if isinstance(scores, Tensor) else type(scores).__name__
+    if not isinstance(scores, Tensor) or unusual(scores) or not scores.is_floating_point():
+        kind = f"{dtype_name(scores.dtype)} {unusual(scores)}" if isinstance(scores, Tensor) else type(scores).__name__
         raise UserError(f"the model maps inputs to {kind} (allowed: a tensor of floating-point scores)")
     if not scores.requires_grad:
         raise UserError("the model's scores do not depend on its parameters, so there is nothing to train")

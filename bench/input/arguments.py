@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from math import inf, isfinite
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -117,16 +118,16 @@ def whole(least: int, most: int) -> Argument:
     return Argument(f"whole numbers {bounds}", converted)
 
 
-def number(*, above: float | None = None) -> Argument:
+def number(*, above: float = -inf, most: float = inf) -> Argument:
     """Finite numbers, also numbers of NumPy, that a floating-point number of Python holds exactly."""
 
     def converted(value: Any) -> float:
-        _required(_is_number(value), value)
-        result = float(value)
-        is_in = np.isfinite(result) and (above is None or result > above)
-        return float(_required(is_in and result == value, result))
+        value = int(value) if isinstance(_required(_is_number(value), value), np.integer) else value
+        result = float(value)  # NumPy would round 2**64 - 1 in the comparison, too
+        return float(_required(isfinite(result) and above < result <= most and result == value, result))
 
-    return Argument("numbers" if above is None else f"numbers above {above:g}", converted)
+    parts = [f" above {above:g}" * isfinite(above), f" up to {most:g}" * isfinite(most)]
+    return Argument(f"numbers{','.join(filter(None, parts))}", converted)
 
 
 def _is_number(value: object) -> bool:
@@ -220,7 +221,7 @@ def _parts(note: object) -> list[object]:
 def _bounded(base: type, notes: list[object]) -> Argument:
     """Numbers within the bounds of a field of a configuration."""
     bounds = {key: getattr(note, key) for note in notes for key in ("ge", "gt", "le") if hasattr(note, key)}
-    return whole(bounds["ge"], bounds["le"]) if base is int else number(above=bounds["gt"])
+    return whole(bounds["ge"], bounds["le"]) if base is int else number(above=bounds["gt"], most=bounds.get("le", inf))
 
 
 def _any_of(members: list[Argument]) -> Argument:

@@ -29,8 +29,12 @@ LARGEST_SEED = 2**63 - 1
 LONGEST_NAME = 100
 """Letters of names and labels: they become names of files, with endings, and file systems allow 255 bytes."""
 
+LONGEST = 1e12
+"""Lengths in the space of models: their squares and products are finite in float32."""
+
 Count = Annotated[int, Field(ge=1, le=MOST)]
 Images = Annotated[int, Field(ge=1, le=MOST_IMAGES)]
 Points = Annotated[int, Field(ge=2, le=MOST_POINTS)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+Length = Annotated[float, Field(gt=0, le=LONGEST)]
 Columns = Annotated[int, Field(ge=1, le=MOST_COLUMNS)]
