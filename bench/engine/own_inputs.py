@@ -45,7 +45,7 @@ class Inputs:
             assert self.shift is not None
             assert self.factor is not None
             return DeviceData(x.to(w.device), y.to(w.device), self.shift.to(w), self.factor.to(w))
-        x = _in_format_of(w, name, x)
+        x = in_format_of(w, name, x)
         return DeviceData(x, y.to(w.device), x.new_zeros(()), x.new_ones(()))
 
     def __call__(self, x: OwnArray, w: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def _whole_numbers(name: str, what: str, values: Tensor) -> Tensor:
     return own
 
 
-def _in_format_of(w: Tensor, name: str, x: Tensor) -> Tensor:
+def in_format_of(w: Tensor, name: str, x: Tensor) -> Tensor:
     """Inputs on the model's device, floating-point numbers in its number format; a `UserError` if one is beyond it."""
     if not x.is_floating_point():
         return x.to(w.device)

@@ -16,7 +16,7 @@ from bench.data.partitions.base import Indices, Partition
 from bench.engine.batches import LocalSteps
 from bench.engine.federation import Federation
 from bench.engine.objective import Objective
-from bench.engine.own_inputs import Inputs, check_like_first, dtype_name, own_samples
+from bench.engine.own_inputs import Inputs, check_like_first, dtype_name, in_format_of, own_samples
 from bench.engine.step_settings import StepSettings
 from bench.input.arguments import Argument, shown
 from bench.input.errors import UserError
@@ -41,8 +41,10 @@ class OwnData:
             raise UserError("clients is empty (allowed: inputs and labels of at least one client)")
         for name, (x, _) in given.items():
             check_like_first(name, x, given["client 0"][0])
+        w = objective.initial()
+        given = {name: (in_format_of(w, name, x), y.to(w.device)) for name, (x, y) in given.items()}
         edges = np.cumsum([0, *(len(y) for _, y in given.values())])
-        x, y = (torch.cat([part.to(objective.device) for part in parts]) for parts in zip(*given.values(), strict=True))
+        x, y = (torch.cat(parts) for parts in zip(*given.values(), strict=True))
         return cls._of(objective, x, y, [np.arange(a, b) for a, b in pairwise(edges)], given)
 
     @classmethod
