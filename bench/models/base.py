@@ -7,9 +7,13 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from bench.host.memory import available_memory
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.models.buffer_mode import BufferMode
+
+VECTORS = 3
+"""The fewest vectors of all parameters in training: the weights, the model that is broadcast, and a gradient."""
 
 ImageShape = tuple[int, ...]
 """The shape of one input: (channels, height, width) of images, (channels, length) of signals, (features,) of tables."""
@@ -49,6 +53,9 @@ class ModelChoice(Frozen, ABC):
         """Raises `UserError` if `build` would. The weights of a named model take no memory."""
         self.build(image_shape, classes)
 
+    def check_memory(self, image_shape: ImageShape, classes: int) -> None:
+        """Raises `UserError` if the weights need more memory than is free; of a named model only."""
+
 
 class NamedModel(ModelChoice):
     """A model that FedFlat knows by its `name`, a field with one allowed value."""
@@ -60,8 +67,22 @@ class NamedModel(ModelChoice):
 
     def check(self, image_shape: ImageShape, classes: int) -> None:
         """See `ModelChoice`."""
+        self._on_meta(image_shape, classes)
+
+    def check_memory(self, image_shape: ImageShape, classes: int) -> None:
+        """See `ModelChoice`."""
+        parameters = sum(parameter.numel() for parameter in self._on_meta(image_shape, classes).parameters())
+        needed, free = 4 * VECTORS * parameters, available_memory()
+        if needed > free:
+            raise UserError(
+                f"model {self.label} has {parameters:,} parameters: training needs at least {needed / 1e9:,.1f} GB of "
+                f"memory, and {free / 1e9:,.1f} GB are free (allowed: a smaller model, or a machine with more memory)"
+            )
+
+    def _on_meta(self, image_shape: ImageShape, classes: int) -> nn.Module:
+        """The module without weights."""
         with torch.device("meta"):
-            self.build(image_shape, classes)
+            return self.build(image_shape, classes)
 
     @classmethod
     def registered_name(cls) -> str:
