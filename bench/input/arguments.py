@@ -151,7 +151,8 @@ def path(value: Any) -> Path:
 
 def _name_or_file(value: Any) -> str:
     path(value)
-    return os.fspath(value)
+    text: str = os.fspath(value)
+    return text
 
 
 NameOrFile = Annotated[str | os.PathLike[str], Argument("a name, or the path of a YAML file", _name_or_file)]

@@ -102,7 +102,7 @@ def _normalisation(x: Images) -> str:
     if x.dtype != np.uint8:
         return f"inputs are used as they are, in {x.dtype}: nothing normalises them"
     sums = PixelSums()
-    sums.add(x)
+    sums.add(np.asarray(x, np.uint8))
     places = "over all values" if x.ndim == 3 else "of each feature" if x.ndim == 2 else "of each channel"
     mean, std = (_range_of(values) for values in sums.moments())
     return f"inputs become (x / {SCALE:g} - mean) / deviation {places}: mean {mean}, deviation {std}"
