@@ -1,10 +1,9 @@
 """Part of the Python API: the curvature of a user-defined model on the user's tensors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
-from math import inf, prod
-from numbers import Real
+from math import prod
+from typing import Annotated
 
 import pandas as pd
 import torch
@@ -16,9 +15,10 @@ from analysis.measures.flatness import Ascent
 from analysis.measures.flatness import sharpness as measured_sharpness
 from analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
 from bench.engine.objective import Objective
-from bench.engine.own_tensors import OwnSamples, check_model, own_batches
-from bench.input.bounds import check_count, check_flag
-from bench.input.errors import UserError
+from bench.engine.own_inputs import OwnSamples
+from bench.engine.own_tensors import Model, copied, own_batches
+from bench.input.arguments import Argument, checked
+from bench.input.bounds import Count, Images, Length, Points, Seed
 from bench.models.network import has_buffers
 from bench.numerics.precision import at_least_single
 from bench.numerics.streams import torch_stream
@@ -26,10 +26,12 @@ from bench.training.calibration import SMALL
 from fedflat.progress_bar import progress_bar
 
 Batches = list[tuple[Tensor, Tensor]]
+Samples = Annotated[OwnSamples, Argument.checked_later()]
 
 
+@checked
 def hessian(
-    model: nn.Module, data: OwnSamples, k: int = 1, *, tolerance: float = 1e-3, batch_size: int = 1000
+    model: Model, data: Samples, k: Count = 1, *, tolerance: Length = 1e-3, batch_size: Images = 1000
 ) -> TopEigenvalues:
     """The k algebraically largest eigenvalues of the Hessian of the mean cross-entropy, by Lanczos iteration.
 
@@ -51,20 +53,19 @@ def hessian(
     Raises `UserError` if k is not smaller than the number of parameters, if `data` are empty or do not fit the
     model, or if the model has torch's dropout.
     """
-    check_count("k", k)
-    _check_lengths({"tolerance": tolerance})
     with _own(model, data, batch_size) as (objective, w, batches):
         return top_eigenvalues(objective, w, batches, k, tolerance=tolerance)
 
 
+@checked
 def sharpness(
-    model: nn.Module,
-    data: OwnSamples,
-    rho: float = 0.05,
+    model: Model,
+    data: Samples,
+    rho: Length = 0.05,
     *,
-    steps: int = 10,
-    step: float = 1.0,
-    batch_size: int = 1000,
+    steps: Count = 10,
+    step: Length = 1.0,
+    batch_size: Images = 1000,
 ) -> float:
     """max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), F the mean cross-entropy over the data, by projected gradient ascent.
 
@@ -77,22 +78,21 @@ def sharpness(
     >>> 0 < fedflat.sharpness(model, (x, y), rho=0.05) < fedflat.sharpness(model, (x, y), rho=0.1)
     True
     """
-    check_count("steps", steps)
-    _check_lengths({"rho": rho, "step": step})
     with _own(model, data, batch_size) as (objective, w, batches):
-        return measured_sharpness(objective, w, batches, float(rho), Ascent(steps, float(step)))
+        return measured_sharpness(objective, w, batches, rho, Ascent(steps, step))
 
 
+@checked
 def surface(
-    model: nn.Module,
-    data: OwnSamples,
+    model: Model,
+    data: Samples,
     *,
-    extent: float = 1.0,
-    points: int = 21,
+    extent: Length = 1.0,
+    points: Points = 21,
     biases: Biases = "zero",
     orthogonal: bool = False,
-    seed: int = 0,
-    batch_size: int = 1000,
+    seed: Seed = 0,
+    batch_size: Images = 1000,
     progress: bool | None = None,
 ) -> pd.DataFrame:
     """Loss and error on a random plane around the model, spanned by filter-normalised directions (Li et al. 2018).
@@ -108,12 +108,7 @@ def surface(
     >>> plane.pivot(index="a", columns="b", values="loss").shape
     (5, 5)
     """
-    check_count("points", points)
-    _check_lengths({"extent": extent})
-    check_flag("orthogonal", orthogonal)
-    grid = Grid((symmetric_axis(float(extent), points),) * 2)
-    if biases not in ("zero", "normalised"):
-        raise UserError(f"biases = {biases!r} (allowed: zero, normalised)")
+    grid = Grid((symmetric_axis(extent, points),) * 2)
     stream = torch_stream(seed, "surface-directions")
     with _own(model, data, batch_size) as (objective, w, batches):
         directions = filter_normalised_directions(objective.layout, w, stream, biases=biases, orthogonal=orthogonal)
@@ -125,18 +120,11 @@ def surface(
     return pd.DataFrame(rows, columns=["a", "b", "loss", "error"])
 
 
-def _check_lengths(values: Mapping[str, object]) -> None:
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < inf:
-            raise UserError(f"{name} = {value!r} (allowed: numbers above 0)")
-
-
 @contextmanager
 def _own(model: nn.Module, data: OwnSamples, batch_size: int) -> Iterator[tuple[Objective, Tensor, Batches]]:
     """The loss of a copy of the model, its parameters `[P]`, and the batches; a small model has one thread."""
-    check_model(model)
     # No federation here: what it would do with buffers does not matter.
-    copy = at_least_single(deepcopy(model))
+    copy = at_least_single(copied(model))
     objective = Objective(copy, buffer_mode="average" if has_buffers(model) else None)
     batches, threads = own_batches(objective, "data", data, batch_size), torch.get_num_threads()
     if objective.layout.total * prod(batches[0][0].shape[1:]) <= SMALL:

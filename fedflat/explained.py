@@ -13,7 +13,7 @@ def explained(error: BaseException) -> str:
     """The error as one line; the traceback of an exception that is not in `EXPLAINED`."""
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or lacks_memory(error):
         return one_line(f"the memory does not suffice: {error}".removesuffix(": "))
     if isinstance(error, OSError):
         place = "input or output fails" if error.filename is None else f"'{_path(error.filename)}'"
@@ -27,6 +27,12 @@ def explained(error: BaseException) -> str:
         *_, last = traceback.extract_tb(error.__traceback__)
         return one_line(f"line {last.lineno} of '{last.filename}' ends the command: sys.exit({error.code!r})")
     return "".join(traceback.format_exception(error))
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether torch could not allocate memory: it raises a RuntimeError, on a GPU one of a class of its own."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)
 
 
 def is_closed_pipe(error: BaseException | None) -> bool:

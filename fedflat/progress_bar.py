@@ -4,14 +4,11 @@ import sys
 import warnings
 from typing import Any
 
-from bench.input.bounds import check_flag
-
 
 def progress_bar(name: str, total: int, unit: str, shown: bool | None) -> Any:
-    """A bar of tqdm. `shown` None: on a terminal and in a notebook only. A `UserError` if it is no flag."""
+    """A bar of tqdm. `shown` None: on a terminal and in a notebook only."""
     if shown is None:
         shown = sys.stderr.isatty() or "ipykernel" in sys.modules
-    check_flag("progress", shown)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "IProgress not found")  # a notebook without ipywidgets gets a bar of text
         from tqdm.auto import tqdm  # noqa: PLC0415 - decides at its import whether this is a notebook

@@ -1,8 +1,9 @@
 """Part of the Python API: the results of an experiment as data frames, and single runs."""
 
 from collections.abc import Iterator, Mapping
+from os import fspath
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import torch
@@ -12,14 +13,14 @@ from analysis.report.requested import RequestedExperiment
 from bench.data.root import data_root
 from bench.engine.objective import Objective
 from bench.experiments.stored_config import trust_code
-from bench.input.bounds import check_flag
+from bench.input.arguments import NameOrFile, checked, plain_mapping
 from bench.input.errors import UserError, unknown
 from bench.methods.common.buffers import BUFFERS
 from bench.models import build_model
 from bench.training.run_directory import RunDirectory, finished_run
 from bench.training.run_setup import load_dataset
 
-Overrides = Mapping[str, Any]
+Overrides = Annotated[Mapping[str, Any], plain_mapping('{"training.rounds": 20}')]
 """Values of an experiment that its runs override, by dotted key, as in {"training.rounds": 20}."""
 
 
@@ -35,6 +36,7 @@ class Run(RunDirectory):
             objective.buffers = final.server[BUFFERS]
         return objective.load(final.w).eval()
 
+    @checked
     def data(self, subset: str = "test") -> tuple[Tensor, Tensor]:
         """All normalised inputs `[n, ...]`, such as `[n, channels, height, width]`, and labels `[n]` of a subset."""
         train, test = load_dataset(self.config.dataset, data_root()).on(torch.device("cpu"))
@@ -44,6 +46,7 @@ class Run(RunDirectory):
         return images[subset].batch(torch.arange(len(images[subset])))
 
 
+@checked
 def load_run(path: str | Path, *, trust: bool = False) -> Run:
     """Load the finished run in a run directory; raises `UserError` if there is none.
 
@@ -59,12 +62,12 @@ def load_run(path: str | Path, *, trust: bool = False) -> Run:
     >>> bool(abs(100 * accuracy - run.metrics()["test_accuracy"].iloc[-1]) < 1e-3)
     True
     """
-    check_flag("trust", trust)
     if trust:
         trust_code(Path(path))
     return Run(Path(path))
 
 
+@checked
 def load_model(path: str | Path, *, trust: bool = False) -> nn.Module:
     """The final global model of the finished run in a run directory; arguments and errors as for `load_run`.
 
@@ -76,7 +79,10 @@ def load_model(path: str | Path, *, trust: bool = False) -> nn.Module:
     return load_run(path, trust=trust).model()
 
 
-def runs(experiment: str, *, results: str | Path = "results", overrides: Overrides | None = None) -> pd.DataFrame:
+@checked
+def runs(
+    experiment: NameOrFile, *, results: str | Path = "results", overrides: Overrides | None = None
+) -> pd.DataFrame:
     """One row per finished run of an experiment: its cell, seed, metrics of the last round, identity and path.
 
     `experiment` is a name or a YAML file. `overrides`: the values that were overridden for the runs. Accuracies
@@ -98,7 +104,10 @@ def runs(experiment: str, *, results: str | Path = "results", overrides: Overrid
     return pd.DataFrame(rows).astype({"round": int, "diverged": bool})
 
 
-def metrics(experiment: str, *, results: str | Path = "results", overrides: Overrides | None = None) -> pd.DataFrame:
+@checked
+def metrics(
+    experiment: NameOrFile, *, results: str | Path = "results", overrides: Overrides | None = None
+) -> pd.DataFrame:
     """One row per round of each finished run of an experiment; arguments and errors as in `runs`.
 
     >>> import fedflat
@@ -112,8 +121,9 @@ def metrics(experiment: str, *, results: str | Path = "results", overrides: Over
     )
 
 
+@checked
 def analysis(
-    experiment: str, name: str, *, results: str | Path = "results", overrides: Overrides | None = None
+    experiment: NameOrFile, name: str, *, results: str | Path = "results", overrides: Overrides | None = None
 ) -> pd.DataFrame:
     """The results of an analysis of all cells of an experiment: the rows of its tidy files.
 
@@ -126,7 +136,7 @@ def analysis(
 
     Raises `UserError` if no cell is analysed, or if a file was computed with other options or from other runs.
     """
-    requested = RequestedExperiment(experiment, Path(results), overrides or {})
+    requested = RequestedExperiment(fspath(experiment), Path(results), overrides or {})
     if name not in requested.analyses:
         raise unknown(f"analysis of experiment {requested.experiment.name}", name, requested.analyses)
     frame = requested.tidy.gather(name, requested.experiment.addresses)
@@ -137,10 +147,10 @@ def analysis(
 
 
 def _finished(
-    experiment: str, results: str | Path, overrides: Overrides | None
+    experiment: NameOrFile, results: str | Path, overrides: Overrides | None
 ) -> Iterator[tuple[dict[str, Any], RunDirectory]]:
     """The finished runs of an experiment, each with its identifying columns: experiment, setting, method, seed."""
-    requested = RequestedExperiment(experiment, Path(results), overrides or {})
+    requested = RequestedExperiment(fspath(experiment), Path(results), overrides or {})
     name, missing = requested.experiment.name, True
     for cell in requested.experiment.cells().values():
         for config in cell.runs:

@@ -8,6 +8,7 @@ from bench.code.modules import checked_imports
 from bench.code.named_code import trust_file
 from bench.code.user_code import failure, run_file
 from bench.experiments.run_config import RunConfig
+from bench.input.arguments import checked
 from bench.input.content import expanded, read_own
 from bench.input.errors import UserError, unknown
 
@@ -18,6 +19,7 @@ KIND = "logger"
 TENSORBOARD = "tensorboard"
 
 
+@checked
 def tensorboard(folder: str | Path) -> OnRound:
     """A logger for TensorBoard, which writes each measurement as a scalar into a folder: `on_round` of `simulate`.
 

@@ -1,11 +1,10 @@
 """Part of the Python API: federated training on the user's tensors, without files."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,25 +18,21 @@ from bench.engine.divergence import evaluation_diverged
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
-from bench.engine.own_tensors import (
-    OwnData,
-    OwnSamples,
-    check_model,
-    federation_on,
-    own_batches,
-    own_samples,
-)
+from bench.engine.own_inputs import Inputs, OwnArray, OwnSamples
+from bench.engine.own_tensors import Model, OwnData, copied, federation_on
 from bench.engine.participation import Participation, active_clients, counted
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
 from bench.engine.work import parse_work
-from bench.input.bounds import MOST, check_count, check_flag
+from bench.input.arguments import Argument, checked, plain_mapping, whole
+from bench.input.bounds import MOST, Count, Images, Seed
 from bench.input.errors import UserError, first_few, unknown
 from bench.input.frozen import literals
 from bench.methods.base import Method
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
 from bench.models.network import has_buffers
+from bench.models.user_model import trained_parameters
 from bench.training.calibration import choose_engine, is_small
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
@@ -51,6 +46,39 @@ SCORES = ("test_loss", "test_accuracy")
 """Columns of the history with an evaluation, in the order of `Objective.evaluate`."""
 
 _LOG = logging.getLogger("fedflat.simulate")
+
+
+_ID = whole(0, MOST - 1)
+
+
+def _participants(given: Any) -> list[list[int]]:
+    """Ids as whole numbers, for each round; a ValueError if these are no lists, or there is no round."""
+    rounds = [given, *given] if isinstance(given, Sequence | np.ndarray) else [given]
+    if len(rounds) < 2 or not all(
+        isinstance(part, Sequence | np.ndarray) and not isinstance(part, str | bytes) for part in rounds
+    ):
+        raise ValueError("not allowed")
+    return [[_ID.convert(i) for i in active] for active in given]
+
+
+Participants = Annotated[
+    Sequence[Sequence[int]],
+    Argument("for each round a list of ids, whole numbers, such as [[0, 1], [1]]", _participants),
+]
+ParticipationRule = Annotated[Mapping[str, Any], plain_mapping('{"sampling": "full"}')]
+PartitionRule = Annotated[Mapping[str, Any], plain_mapping('{"name": "iid", "clients": 20}')]
+WorkRule = Annotated[Mapping[str, Any], plain_mapping('{"name": "stragglers", "share": 0.5}')]
+ScheduleRule = Annotated[Mapping[str, Any], plain_mapping('{"name": "cosine"}')]
+Hyperparameters = Annotated[Mapping[str, Any], plain_mapping('{"rho": 0.1}')]
+MethodOrName = Annotated[
+    str | Recipe, Argument.instance("a name that `fedflat methods` lists, or a Recipe", str, Recipe)
+]
+EngineOrName = Annotated[
+    str | EngineChoice, Argument.instance("the name of a back end, or an EngineChoice", str, EngineChoice)
+]
+Callback = Annotated[OnRound, Argument.instance("a function of a dictionary", Callable)]
+Clients = Annotated[Sequence[OwnSamples] | OwnSamples, Argument.checked_later()]
+Samples = Annotated[OwnSamples, Argument.checked_later()]
 
 
 @dataclass(frozen=True)
@@ -72,6 +100,15 @@ class SimulationResult:
     split: list[NDArray[np.int64]]
     """The samples of each client, as indices into the given data; into the clients' data one after another if there
     was no partition."""
+    received: Inputs
+    """How the model receives inputs, for `inputs`."""
+
+    def inputs(self, x: OwnArray) -> Tensor:
+        """Inputs `[n, ...]` as the model received those of the clients, bytes normalised by their mean and deviation.
+
+        A `UserError` if they are no such numbers.
+        """
+        return self.received(x, self.global_params[-1] if self.global_params else _flat(self.model))
 
     def model_after(self, round_: int) -> nn.Module:
         """A copy of the model after this round, with its parameters and buffers, in evaluation mode.
@@ -85,43 +122,44 @@ class SimulationResult:
                 f"no parameters of round {round_!r} (allowed: {kept_rounds}; keep_every_round=True keeps all)"
             )
         kept = rounds.index(round_)
-        objective = Objective(deepcopy(self.model), buffer_mode="average" if self.global_buffers else None)
+        objective = Objective(copied(self.model), buffer_mode="average" if self.global_buffers else None)
         if self.global_buffers:
             objective.buffers = self.global_buffers[kept]
         return objective.load(self.global_params[kept].clone()).eval()
 
 
+@checked
 def simulate(
-    method: str | Recipe,
-    model: nn.Module,
-    clients: Sequence[OwnSamples] | OwnSamples,
-    participants: Sequence[Sequence[int]] | None = None,
+    method: MethodOrName,
+    model: Model,
+    clients: Clients,
+    participants: Participants | None = None,
     *,
     lr: float,
-    local_steps: int | None = None,
-    local_epochs: int | None = None,
-    batch_size: int | None = None,
-    work: Mapping[str, Any] | None = None,
-    rounds: int | None = None,
-    participation: int | Mapping[str, Any] | None = None,
-    partition: Mapping[str, Any] | None = None,
-    test: OwnSamples | None = None,
-    evaluate_every: int = 1,
-    hyperparameters: Mapping[str, Any] | None = None,
+    local_steps: Count | None = None,
+    local_epochs: Count | None = None,
+    batch_size: Images | None = None,
+    work: WorkRule | None = None,
+    rounds: Count | None = None,
+    participation: Count | ParticipationRule | None = None,
+    partition: PartitionRule | None = None,
+    test: Samples | None = None,
+    evaluate_every: Count = 1,
+    hyperparameters: Hyperparameters | None = None,
     server_lr: float = 1.0,
     weight_decay: float = 0.0,
     aggregation: Literal["uniform", "samples"] | None = None,
     lr_decay: float = 1.0,
-    lr_schedule: Mapping[str, Any] | None = None,
-    server_lr_schedule: Mapping[str, Any] | None = None,
+    lr_schedule: ScheduleRule | None = None,
+    server_lr_schedule: ScheduleRule | None = None,
     clip: float | None = None,
     local_momentum: float | None = None,
     prox_split: bool = False,
     buffers: Buffers = "refuse",
-    seed: int = 0,
-    engine: str | EngineChoice = "auto",
+    seed: Seed = 0,
+    engine: EngineOrName = "auto",
     progress: bool | None = None,
-    on_round: OnRound | None = None,
+    on_round: Callback | None = None,
     keep_every_round: bool = False,
 ) -> SimulationResult:
     """Train a model on the data of several clients with a federated method.
@@ -130,7 +168,9 @@ def simulate(
     - `model`: a module that maps inputs `[B, ...]` to class scores `[B, classes]`; its parameters are the start.
     - `clients`: inputs `[n_i, ...]` and labels `[n_i]` (class numbers from 0) of each client, as tensors or NumPy
       arrays. A client's id is its position in the sequence. With `partition`: one pair, the inputs and labels of all
-      clients together.
+      clients together. Floating-point inputs are rounded to the model's number format; bytes (uint8) are normalised by
+      mean and deviation of all clients' inputs, as those of an npz file are; other whole numbers, such as the token ids
+      of `torch.nn.Embedding`, arrive as they are, in int64.
     - `partition`: how the data are divided, as `grid.partition` of an experiment, such as {"name": "dirichlet",
       "clients": 20, "alpha": 0.1}.
     - `rounds`: number of rounds.
@@ -143,7 +183,8 @@ def simulate(
     - `work`: how much of its local training a client does in a round, as `training.work` of an experiment, such as
       {"name": "stragglers", "share": 0.5}. None: all of it.
     - `lr`: local learning rate in the first round.
-    - `test`: inputs and labels on which the global model is evaluated, every `evaluate_every` rounds and at the end.
+    - `test`: inputs and labels on which the global model is evaluated, every `evaluate_every` rounds and at the end;
+      inputs of the same kind as those of the clients.
     - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults. `schedules`: schedules
       over rounds by name, such as {"rho": 0.1, "schedules": {"rho": {"name": "cosine"}}}.
     - `server_lr`: learning rate of the server.
@@ -186,14 +227,9 @@ def simulate(
     A `UserError` if a method or hyper-parameter is unknown, a value is out of range, a client has no data or data that
     do not fit the model, a participant is not a client, or the model has buffers.
     """
-    check_model(model)
-    check_count("evaluate_every", evaluate_every)
-    check_flag("keep_every_round", keep_every_round)
     steps = LocalSteps(local_steps, local_epochs, batch_size, work=parse_work(work))
     settings = _settings(engine)
     built = _method(method, hyperparameters)
-    if on_round is not None and not callable(on_round):
-        raise UserError(f"on_round = {on_round!r} (allowed: a function of a dictionary)")
     step_settings = StepSettings.parse(
         {
             "lr": lr,
@@ -213,7 +249,7 @@ def simulate(
         data = _data(objective, clients, partition, seed)
         schedule, counts = _schedule(participants, rounds, participation, len(data.split), seed)
         federation = federation_on(built, objective, data, step_settings, steps, seed, len(schedule))
-        tested = None if test is None else _batches(objective, test)
+        tested = None if test is None else data.test_batches(objective, test, _evaluation_batch(objective, data))
         state = federation.start(objective.initial())
         simulation = _Simulation(federation, schedule, steps, settings)
         choice = simulation.given(engine) if isinstance(engine, EngineChoice) else simulation.choice(state)
@@ -244,7 +280,11 @@ def simulate(
     if tested:  # also if the first rounds diverged, or none was evaluated
         history = history.reindex(columns=list(dict.fromkeys([*history, *SCORES])))
     params, kept_buffers = [w for w, _ in kept], [b for _, b in kept if b is not None]
-    return SimulationResult(params, kept_buffers, history, choice, final, list(data.split))
+    return SimulationResult(params, kept_buffers, history, choice, final, list(data.split), data.inputs)
+
+
+def _flat(model: nn.Module) -> Tensor:
+    return nn.utils.parameters_to_vector(trained_parameters(model).values()).detach()
 
 
 @contextmanager
@@ -303,8 +343,6 @@ def _settings(engine: str | EngineChoice) -> EngineSettings:
 
     A result's choice may be replaced by a simpler one during the simulation, as it was in the first one.
     """
-    if not isinstance(engine, str | EngineChoice):
-        raise UserError(f"engine = {engine!r} (allowed: the name of a back end, or an EngineChoice)")
     backend = "auto" if isinstance(engine, EngineChoice) else engine
     if backend not in (names := literals(EngineSettings.model_fields["backend"].annotation)):
         raise unknown("engine", backend, map(str, names))
@@ -313,32 +351,25 @@ def _settings(engine: str | EngineChoice) -> EngineSettings:
 
 def _objective(model: nn.Module, buffers: Buffers) -> Objective:
     """The loss of a copy of the model; a `UserError` if the model and `buffers` do not fit."""
-    if buffers not in get_args(Buffers):
-        raise UserError(f"buffers = {buffers!r} (allowed: {', '.join(get_args(Buffers))})")
     if buffers == "refuse" and has_buffers(model):
         raise UserError(
             'the model has buffers, such as the statistics of BatchNorm (allowed: buffers="average", they are averaged '
             'like parameters; buffers="local", each client keeps its own; or a model without buffers)'
         )
-    return Objective(deepcopy(model), buffer_mode=None if buffers == "refuse" else buffers)
+    return Objective(copied(model), buffer_mode=None if buffers == "refuse" else buffers)
 
 
-def _batches(objective: Objective, test: OwnSamples) -> list[tuple[Tensor, Tensor]]:
-    """The test data in batches that fit into memory."""
-    x, y = own_samples("test", test)
-    return own_batches(objective, "test", (x, y), images_per_batch(objective.device.type, x.shape[1:]))
+def _evaluation_batch(objective: Objective, data: OwnData) -> int:
+    """The size of batches that fit into memory."""
+    return images_per_batch(objective.device.type, data.data.input_shape)
 
 
 def _log(news: object) -> None:
     _LOG.info("engine: %s", news)
 
 
-def _method(method: object, hyperparameters: object) -> Method:
+def _method(method: str | Recipe, hyperparameters: Mapping[str, Any] | None) -> Method:
     """The method with its hyper-parameters; a `UserError` if there is none, or if a value is wrong."""
-    if not isinstance(method, str | Recipe):
-        raise UserError(f"method = {method!r} (allowed: a name that `fedflat methods` lists, or a Recipe)")
-    if not isinstance(hyperparameters, Mapping | None):
-        raise UserError(f'hyperparameters = {hyperparameters!r} (allowed: values by name, such as {{"rho": 0.1}})')
     return (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})
 
 
@@ -351,8 +382,6 @@ def _data(objective: Objective, clients: Any, partition: Mapping[str, Any] | Non
                 'need a partition, such as partition={"name": "dirichlet", "clients": 20, "alpha": 0.1}'
             )
         return OwnData.of_clients(objective, clients)
-    if not isinstance(partition, Mapping):
-        raise UserError(f'partition = {partition!r} (allowed: a mapping such as {{"name": "iid", "clients": 20}})')
     return OwnData.partitioned(objective, clients, parse_partition(partition, "simulate"), seed)
 
 
@@ -373,18 +402,9 @@ def _schedule(
         return participants, [{} for _ in participants]
     if rounds is None:
         raise UserError("rounds is missing (allowed: a number of rounds; or participants, a list of ids per round)")
-    check_count("rounds", rounds)
-    if rounds > MOST:
-        raise UserError(f"rounds is {rounds} (allowed: at most {MOST:,})")
     rule: Any = {"sampling": "full"} if participation is None else participation
     if not isinstance(rule, Mapping):
-        if isinstance(rule, str):
-            raise UserError(
-                f"participation = {rule!r} (allowed: a number of clients per round, or a mapping such as "
-                f'{{"sampling": "full"}})'
-            )
-        check_count("participation", rule)
-        rule = {"active": int(rule)}
+        rule = {"active": rule}
     parsed = Participation.parse(rule, "participation")
     parsed.check(clients, rounds)
     active = [active_clients(parsed, clients, seed, t) for t in range(rounds)]
@@ -392,15 +412,7 @@ def _schedule(
 
 
 def _check_participants(participants: Sequence[Sequence[int]], clients: int) -> None:
-    if (
-        not isinstance(participants, Sequence)
-        or not participants
-        or not all(isinstance(active, Sequence) for active in participants)
-    ):
-        raise UserError(f"participants = {participants} (allowed: for each round a list of ids, such as [[0, 1], [1]])")
     for t, active in enumerate(participants):
-        if any(isinstance(i, bool) or not isinstance(i, int | np.integer) for i in active):
-            raise UserError(f"participants of round {t} are {list(active)} (allowed: ids, whole numbers)")
         if not active or len(set(active)) < len(active) or not set(active) <= set(range(clients)):
             raise UserError(
                 f"participants of round {t} are {list(active)}: "

@@ -34,7 +34,7 @@ from bench.experiments.address import IDS, Setting
 from bench.experiments.files import experiment_names
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError, first_few, unknown
-from bench.training.directories.shared_runs import shared_run
+from bench.training.directories.shared_runs import readable_run
 from bench.training.run_directory import RunDirectory, finished_run, is_complete
 
 STORED = " (stored)"
@@ -217,10 +217,9 @@ def _found(config: RunConfig, folder: Path) -> RunDirectory | None:
 
     A `UserError` if `folder` holds a run of another configuration, and no other experiment has the run.
     """
-    elsewhere = shared_run(config, folder)
-    if elsewhere is not None and (not is_complete(folder) or RunDirectory(folder).identity != config.identity):
-        return elsewhere
-    return finished_run(folder, config)
+    if is_complete(folder) and RunDirectory(folder).identity == config.identity:
+        return RunDirectory(folder)
+    return readable_run(config, folder) or finished_run(folder, config)
 
 
 def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -28,6 +28,8 @@ SECONDS = 1.0
 """A gradient is measured at least this many times, and for at least this many seconds in total."""
 FEW, LONG = 2, 1.0
 """If the gradient of so few samples takes longer than this many seconds, that of a mini-batch is computed from it."""
+MOST = 256
+"""The time of a larger mini-batch is computed from that of one with this size: it may not fit into memory."""
 
 SHAPE = ("channels", "height", "width")
 """Columns with the shape of an input; the last ones are empty if it has fewer dimensions."""
@@ -138,8 +140,8 @@ def labels_of(loss: Objective, x: Tensor) -> tuple[int, ...]:
 
 
 def _measure(gradient: Gradient, device: torch.device) -> float:
-    """Seconds of one gradient with one thread. For large models, the time per sample of a smaller mini-batch is used:
-    time is proportional to the number of samples there, and the mini-batch may not fit into memory.
+    """Seconds of one gradient with one thread. For large models or mini-batches, the time per sample of a smaller
+    mini-batch is used: time is proportional to the number of samples there, and the mini-batch may not fit into memory.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -148,7 +150,8 @@ def _measure(gradient: Gradient, device: torch.device) -> float:
         seconds = _shortest(gradient._replace(batch=few), device, repeats=1, seconds=0)
         if seconds > LONG:
             return seconds * gradient.batch / few
-        return _shortest(gradient, device, REPEATS, SECONDS)
+        most = min(MOST, gradient.batch)
+        return _shortest(gradient._replace(batch=most), device, REPEATS, SECONDS) * gradient.batch / most
     finally:
         torch.set_num_threads(threads)
 

@@ -31,7 +31,7 @@ def seconds(run: RunConfig, times: Times) -> float:
     gradients = active_clients(run) * per_client * _costs(run)["gradients"]
     images = evaluation.count(train) + test
     evaluations = len(evaluation.evaluated_rounds(training.rounds))
-    passes = images / training.batch_size * FORWARD * size_of_whole_images(run)
+    passes = images / gradient_of(run).batch * FORWARD * size_of_whole_images(run)
     return times(gradient_of(run)) * (training.rounds * gradients * OVERHEAD + evaluations * passes)
 
 
@@ -57,13 +57,14 @@ def active_clients(run: RunConfig) -> float:
 def gradient_of(run: RunConfig) -> Gradient:
     """The gradient of a local step's mini-batch, of the model with random weights: a file of weights may be missing.
 
-    The images of local steps have the size of their windows if an augmentation cuts them out.
+    The images of local steps have the size of their windows if an augmentation cuts them out. A mini-batch is no larger
+    than the data set.
     """
-    _, _, _, classes = facts(run)
+    train, _, _, classes = facts(run)
     model, shape = run.model, _trained_shape(run)
     if isinstance(model, PretrainedModel):
         model = model.model_copy(update={"weights": None})
-    return Gradient(model.model_dump_json(), shape, classes, run.training.batch_size)
+    return Gradient(model.model_dump_json(), shape, classes, min(run.training.batch_size, train))
 
 
 def size_of_whole_images(run: RunConfig) -> float:

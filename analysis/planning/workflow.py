@@ -58,6 +58,16 @@ def one_line_errors(function: Callable[P, T]) -> Callable[P, T]:
     return answer
 
 
+def _check_braces(key: str, paths: Iterable[str]) -> None:
+    """A `UserError` if Snakemake would take a part of a path for a wildcard."""
+    for path in paths:
+        if "{" in path or "}" in path:
+            raise UserError(
+                f"--config {key}={path}: in a path, Snakemake takes braces for a wildcard (allowed: paths without {{ "
+                "and }; commands of fedflat take any path)"
+            )
+
+
 @dataclass(frozen=True)
 class Workflow:
     """The experiments of one call of Snakemake: those that its configuration requests, and all that have a name.
@@ -96,6 +106,7 @@ class Workflow:
         results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
         if not isinstance(results, str) or not results:
             raise UserError(f"--config results={results} (allowed: the path of a folder)")
+        _check_braces("results", [results])
         if (Path(results) / CHECKSUMS).is_file():
             raise UserError(
                 f"--config results={results}: the results of this archive are in '{Path(results) / ResultPaths().root}'"
@@ -110,6 +121,8 @@ class Workflow:
         experiments = [experiments] if isinstance(experiments, str) else experiments
         if not isinstance(experiments, list) or not experiments or not all(isinstance(e, str) for e in experiments):
             raise UserError(f"--config experiments={experiments} (allowed: a list such as [quick,my/experiments.yaml])")
+        _check_braces("experiments", experiments)
+        _check_braces("method", [str(config.get("method", ""))])
         requested: dict[str, RequestedExperiment] = {}
         for name_or_file in experiments:
             experiment = RequestedExperiment(name_or_file, Path(results), overrides)

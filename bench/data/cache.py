@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from bench.data.dataset import Samples
 from bench.data.label_maps import UNLABELLED
+from bench.data.moments import SCALE, PixelSums
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.files.locks import locked
 from bench.host.termination import tidy_when_terminated
@@ -37,7 +38,7 @@ log = logging.getLogger("fedflat.data")
 FORMAT = 1
 META = "meta.json"
 MAPS = "maps.u8"
-FORMATS = {"uint8": ("images.u8", 255.0), "float32": ("images.f32", 1.0)}
+FORMATS = {"uint8": ("images.u8", SCALE), "float32": ("images.f32", 1.0)}
 """By number format of the inputs, the name of their file and the unit of means and deviations."""
 
 READ_BYTES = 2 << 30
@@ -210,7 +211,7 @@ def _build(place: Path, key: str, classes: int | None, parts: Mapping[str, Calla
 
 
 def _write(work: Path, name: str, key: str, classes: int | None, chunks: Iterable[Samples]) -> None:
-    digest, pixels = ShortHash(), _PixelSums()
+    digest, pixels = ShortHash(), PixelSums()
     shape: tuple[int, ...] = ()
     dtype: np.dtype[Any] = np.dtype(np.uint8)
     count = 0
@@ -291,29 +292,6 @@ class _OptionalFile:
         if self._file is None:
             self._file = self._path.open("wb")
         self._file.write(np.ascontiguousarray(values).data)
-
-
-class _PixelSums:
-    """Sums over pixels per channel. Sums of bytes are integers, so that they do not depend on the size of chunks."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._total = self._squares = np.zeros(1, np.int64)
-
-    def add(self, pixels: NDArray[np.uint8]) -> None:
-        """Add pixels `[n, channels, height, width]` or `[n, height, width]`, or features `[n, features]`."""
-        one_channel = pixels.ndim == 3
-        others = None if one_channel else (0, *range(2, pixels.ndim))
-        self._count += pixels.size // (1 if one_channel else pixels.shape[1])
-        self._total = self._total + pixels.sum(others, dtype=np.int64)
-        self._squares = self._squares + np.square(pixels, dtype=np.uint16).sum(others, dtype=np.int64)
-
-    def moments(self) -> tuple[list[float], list[float]]:
-        """Mean and deviation per channel in units of 255; 1 for a deviation of 0."""
-        maximum = FORMATS["uint8"][1]
-        mean = self._total / self._count
-        std = np.sqrt(self._squares / self._count - mean**2)
-        return (mean / maximum).tolist(), [float(s) or 1.0 for s in std / maximum]
 
 
 def _check(chunk: Samples, classes: int | None, name: str) -> None:

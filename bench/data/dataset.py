@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bench.data.centre import centre, centre_shape
 from bench.data.label_maps import IGNORED, UNLABELLED, LabelMaps
+from bench.data.moments import shift_and_factor
 from bench.host.memory import free_memory
 from bench.input.content import short_hash
 
@@ -160,9 +161,7 @@ class Dataset:
         Images and label maps that would fill more than half of the memory of a GPU that is free now stay on the host.
         """
         if device not in self._copies:
-            per_channel = [-1, *[1] * (len(self.image_shape) - 1)]
-            shift = torch.tensor(self.mean).view(per_channel) * self.scale
-            factor = 1 / (torch.tensor(self.std).view(per_channel) * self.scale)
+            shift, factor = shift_and_factor(self.mean, self.std, self.scale, len(self.image_shape))
             arrays = {id(array): array for part in (self.train, self.test) for array in part.large}
             place = device if _fits(arrays.values(), device) else torch.device("cpu")
             stored = {key: _tensor(array).to(place) for key, array in arrays.items()}

@@ -53,12 +53,19 @@ def samples(given: Mapping[str, Any], what: str) -> dict[Subset, Samples]:
 def _array(name: str, value: Any, what: str) -> NDArray[Any]:
     """The value as an array of numbers or texts."""
     try:
-        array = np.asarray(value)
+        array = unmasked(f"{what}: {name}", value)
     except (TypeError, ValueError, RuntimeError) as error:  # rows of different lengths; a tensor on a GPU
         raise UserError(f"{what}: {name} is no array ({' '.join(str(error).split())})") from None
     if array.dtype.hasobject:
         raise UserError(f"{what}: {name} is an array of Python objects (allowed: numbers)")
     return array
+
+
+def unmasked(what: str, value: Any) -> NDArray[Any]:
+    """The value as a plain array; a `UserError` if it has masked values, which NumPy would convert silently."""
+    if np.ma.is_masked(value):
+        raise UserError(f"{what} has masked values (allowed: numbers; for example array.filled(0))")
+    return np.asarray(value)
 
 
 def _inputs(name: str, arrays: Mapping[str, NDArray[Any]], what: str) -> Images:

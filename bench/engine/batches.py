@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.engine.work.base import Work
-from bench.input.bounds import check_count
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 
@@ -140,10 +139,6 @@ class LocalSteps:
                 "local training needs local_steps (mini-batches of a client per round) or local_epochs (passes over "
                 "its data), and not both"
             )
-        given = {"local_steps": self.steps, "local_epochs": self.epochs, "batch_size": self.batch_size}
-        for name, value in given.items():
-            if value is not None:
-                check_count(name, value)
         if self.work is not None:
             self.work.check(self._amount)
 

@@ -47,6 +47,12 @@ class LocalTraining:
         return self.data.input_shape if self.augment is None else self.augment.output_shape
 
     @property
+    def blank(self) -> Tensor:
+        """One input of zeros `[1, ...]`, in the number format of inputs."""
+        dtype = torch.result_type(self.data.images, self.data.shift)
+        return torch.zeros((1, *self.input_shape), dtype=dtype, device=self.objective.device)
+
+    @property
     def is_separable(self) -> bool:
         """Whether the loss of a mini-batch is a mean of losses that depend on one sample each."""
         first = torch.zeros(1, dtype=torch.int64, device=self.objective.device)

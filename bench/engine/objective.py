@@ -132,6 +132,8 @@ class Objective:
         """
         if self._separable is None:
             module, trial = self._train(), torch.rand((3, *x.shape[1:]), generator=torch.Generator().manual_seed(0))
+            if not x.is_floating_point():  # whole numbers up to those of x
+                trial = trial * (int(x.max()) + 1)
             with torch.no_grad():
                 three, two = (Network(module)(self.inputs(trial[:count].to(x))) for count in (3, 2))
             self._separable = torch.allclose(three[:2], two, rtol=1e-3, atol=1e-4)

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bench.code.user_code import reason
@@ -17,27 +16,22 @@ from bench.data.partitions.base import Indices, Partition
 from bench.engine.batches import LocalSteps
 from bench.engine.federation import Federation
 from bench.engine.objective import Objective
+from bench.engine.own_inputs import Inputs, check_like_first, dtype_name, in_format_of, own_samples
 from bench.engine.step_settings import StepSettings
-from bench.input.bounds import check_count
+from bench.input.arguments import Argument, shown
 from bench.input.errors import UserError
 from bench.methods.base import Method
-from bench.models.user_model import trained_parameters
+from bench.models.user_model import trained_parameters, unusual
 from bench.numerics.streams import numpy_stream
-
-OwnArray = Tensor | NDArray[Any]
-OwnSamples = tuple[OwnArray, OwnArray]
-"""Inputs `[n, ...]` and labels `[n]`."""
-
-_INTEGERS = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 @dataclass(frozen=True)
 class OwnData:
-    """The inputs `[n, ...]` and labels `[n]` of all clients, and the indices of each client's samples."""
+    """The samples of all clients, the indices of each client's samples, and how inputs become those of the model."""
 
-    x: Tensor
-    y: Tensor
+    data: DeviceData
     split: Sequence[Indices]
+    inputs: Inputs
 
     @classmethod
     def of_clients(cls, objective: Objective, clients: Sequence[object]) -> "OwnData":
@@ -46,26 +40,60 @@ class OwnData:
         if not given:
             raise UserError("clients is empty (allowed: inputs and labels of at least one client)")
         for name, (x, _) in given.items():
-            _check_shape(name, x, given["client 0"][0])
-        _check_labels(objective, given)
+            check_like_first(name, x, given["client 0"][0])
+        w = objective.initial()
+        given = {name: (in_format_of(w, name, x), y.to(w.device)) for name, (x, y) in given.items()}
         edges = np.cumsum([0, *(len(y) for _, y in given.values())])
         x, y = (torch.cat(parts) for parts in zip(*given.values(), strict=True))
-        return cls(x, y, [np.arange(a, b) for a, b in pairwise(edges)])
+        return cls._of(objective, x, y, [np.arange(a, b) for a, b in pairwise(edges)], given)
 
     @classmethod
     def partitioned(cls, objective: Objective, data: object, partition: Partition, seed: int) -> "OwnData":
         """From all inputs and labels, divided as in a run with this partition and seed; a `UserError` as above."""
         x, y = own_samples("clients", data)
-        _check_labels(objective, {"clients": (x, y)})
         samples = Samples(np.empty((len(y), 0), np.uint8), y.cpu().numpy())  # partitions look at labels only
-        return cls(x, y, partition.split(samples, numpy_stream(seed, "partition")))
+        whole = cls._of(objective, x, y, [], {"clients": (x, y)})
+        return replace(whole, split=partition.split(samples, numpy_stream(seed, "partition")))
+
+    @classmethod
+    def _of(
+        cls,
+        objective: Objective,
+        x: Tensor,
+        y: Tensor,
+        split: Sequence[Indices],
+        given: Mapping[str, tuple[Tensor, Tensor]],
+    ) -> "OwnData":
+        """A `UserError` if the labels of the samples `given` by name are no classes of the model."""
+        inputs, (first, *_) = Inputs.of(x), given
+        data = inputs.on(first, x, y, objective.initial())
+        _check_labels(objective, data.inputs(data.images[:2]), {name: own for name, (_, own) in given.items()})
+        return cls(data, split, inputs)
+
+    def test_batches(self, objective: Objective, test: object, batch_size: int) -> list[tuple[Tensor, Tensor]]:
+        """Batches of test samples, with inputs as in training; a `UserError` if they do not fit model and clients."""
+        x, y = own_samples("test", test)
+        check_like_first("test", x, self.data.images)
+        return _batches(objective, "test", self.inputs, x, y, batch_size)
 
 
-def check_model(model: object) -> None:
-    """A `UserError` if this is no module, for example the class of one, or if none of its parameters is trained."""
+def own_model(model: object) -> nn.Module:
+    """The model; a `UserError` if this is no module, for example the class of one, or if it cannot be trained."""
     if not isinstance(model, nn.Module):
-        raise UserError(f"the model is {model!r} (allowed: an instance of torch.nn.Module)")
+        raise UserError(f"the model is {shown(model)} (allowed: an instance of torch.nn.Module)")
     trained_parameters(model)
+    return model
+
+
+Model = Annotated[nn.Module, Argument("an instance of torch.nn.Module", own_model)]
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A copy of a model; a `UserError` if it has parts that cannot be copied."""
+    try:
+        return deepcopy(model)
+    except Exception as error:  # the user's modules may hold anything
+        raise UserError(f"the model cannot be copied: {reason(error)}") from None
 
 
 def federation_on(
@@ -78,87 +106,63 @@ def federation_on(
     rounds: int | None = None,
 ) -> Federation:
     """The federation of the clients, in the model's number format and on its device."""
-    w0 = objective.initial()
-    device_data = DeviceData(
-        data.x.to(w0),
-        data.y.to(w0.device),
-        torch.zeros((), dtype=w0.dtype, device=w0.device),
-        torch.ones((), dtype=w0.dtype, device=w0.device),
-    )
+    if method.loss.moves_inputs and not data.data.inputs(data.data.images[:1]).is_floating_point():
+        raise UserError(f"{method.name} moves inputs, but these are whole numbers (allowed: floating-point numbers)")
     sizes = [len(own) for own in data.split]
     sampler = local_steps.sampler(data.split, seed)
-    return Federation(method, objective, device_data, sampler, sizes, step_settings, seed, rounds=rounds)
+    return Federation(method, objective, data.data, sampler, sizes, step_settings, seed, rounds=rounds)
 
 
 def own_batches(objective: Objective, name: str, data: object, batch_size: int) -> list[tuple[Tensor, Tensor]]:
-    """Batches of inputs and labels with this name, on the model's device; a `UserError` if they do not fit it."""
-    x, y = own_samples(name, data)
-    _check_labels(objective, {name: (x, y)})
-    check_count("batch_size", batch_size)
-    w = objective.initial()
-    return list(zip(x.to(w).split(batch_size), y.to(w.device).split(batch_size), strict=True))
+    """Batches of inputs and labels with this name, on the model's device; a `UserError` if they do not fit it.
 
-
-def own_samples(name: str, data: object) -> tuple[Tensor, Tensor]:
-    """Inputs `[n, ...]` and labels `[n]` as tensors, from tensors or NumPy arrays.
-
-    A `UserError` unless inputs are finite numbers and labels are whole numbers.
+    Bytes are refused: only `simulate` knows the training data, whose mean and deviation normalise them.
     """
-    parts: Sequence[Any] = data if isinstance(data, tuple | list) else [data]
-    if len(parts) != 2 or not all(isinstance(part, Tensor | np.ndarray) for part in parts):
-        kinds = " and ".join(type(part).__name__ for part in parts[:4])
-        raise UserError(f"{name}: the data are {kinds} (allowed: two tensors or NumPy arrays, inputs and labels)")
-    x, y = (_tensor(name, part) for part in parts)
-    if not x.ndim or y.ndim != 1:
+    x, y = own_samples(name, data)
+    if x.dtype == torch.uint8:
         raise UserError(
-            f"{name}: labels have the shape {list(y.shape)}, inputs {list(x.shape)} (allowed: [n], [n, ...])"
+            f"{name}: inputs have the dtype uint8, which training normalises (allowed: the inputs that the model "
+            "received, such as result.inputs(x) of a simulation; or whole numbers in int64)"
         )
-    if len(x) != len(y) or not len(y):
-        raise UserError(f"{name} has {len(x)} inputs and {len(y)} labels (allowed: equally many, at least one)")
-    if not x.isfinite().all():
-        raise UserError(f"{name}: inputs contain NaN or infinite values (allowed: finite numbers)")
-    if y.dtype not in _INTEGERS:
-        raise UserError(f"{name}: labels have dtype {str(y.dtype).removeprefix('torch.')} (allowed: integers from 0)")
-    return x, y.long()
+    return _batches(objective, name, Inputs.of(x), x, y, batch_size)
 
 
-def _tensor(name: str, part: OwnArray) -> Tensor:
-    """The same numbers as a tensor, which shares the memory of an array if it can be written."""
-    if isinstance(part, Tensor):
-        return part.detach()
-    try:
-        return torch.from_numpy(part if part.flags.writeable else part.copy())
-    except (TypeError, ValueError):  # text, objects; other byte orders or negative strides
-        kind = part.dtype.kind
-        if kind in "fiub":
-            return torch.from_numpy(part.astype(part.dtype.newbyteorder("=")))
-        raise UserError(f"{name}: an array has dtype {part.dtype} (allowed: numbers)") from None
+def _batches(
+    objective: Objective, name: str, inputs: Inputs, x: Tensor, y: Tensor, batch_size: int
+) -> list[tuple[Tensor, Tensor]]:
+    data = inputs.on(name, x, y, objective.initial())
+    _check_labels(objective, data.inputs(data.images[:2]), {name: y})
+    return list(data.batches(batch_size))
 
 
-def _check_shape(name: str, x: Tensor, first: Tensor) -> None:
-    given, expected = list(x.shape[1:]), list(first.shape[1:])
-    if given != expected:
-        raise UserError(f"{name}: an input has the shape {given} (allowed: {expected}, as for client 0)")
-
-
-def _check_labels(objective: Objective, named: Mapping[str, tuple[Tensor, Tensor]]) -> None:
-    """A `UserError` unless the labels are class numbers of the model's scores."""
-    which, (x, _) = next(iter(named.items()))
-    try:
-        with torch.no_grad():
-            copy = deepcopy(objective.module).eval()  # modules may record calls
-            scores = copy(x[:2].to(objective.initial()))
-            shape = list(scores.shape)
-    except Exception as error:  # a user-defined model may fail in any way
+def _check_labels(objective: Objective, x: Tensor, labels: Mapping[str, Tensor]) -> None:
+    """A `UserError` unless the labels, by name, are class numbers of the model's scores of the inputs x `[B, ...]`."""
+    which = next(iter(labels))
+    shape = _shape_of_scores(objective, which, x)
+    if len(shape) != 2 or shape[0] != len(x) or shape[1] < 2:
         raise UserError(
-            f"{which}: the model fails for inputs of the shape {list(x[:2].shape)}: {reason(error)}"
-        ) from None
-    if len(shape) != 2 or shape[0] != len(x[:2]) or shape[1] < 2:
-        raise UserError(
-            f"{which}: the model maps inputs {list(x[:2].shape)} to scores {shape} "
-            f"(allowed: [{len(x[:2])}, number of classes], with at least two classes)"
+            f"{which}: the model maps inputs {list(x.shape)} to scores {shape} "
+            f"(allowed: [{len(x)}, number of classes], with at least two classes)"
         )
-    allowed = f"(allowed: integers 0 to {shape[1] - 1})"
-    for name, (_, y) in named.items():
+    for name, y in labels.items():
         if y.min() < 0 or y.max() >= shape[1]:
-            raise UserError(f"{name}: labels are {y.min()} to {y.max()} {allowed}")
+            raise UserError(f"{name}: labels are {y.min()} to {y.max()} (allowed: integers 0 to {shape[1] - 1})")
+
+
+def _shape_of_scores(objective: Objective, name: str, x: Tensor) -> list[int]:
+    """The shape of the scores of inputs x `[B, ...]`; a `UserError` if the model fails, or cannot be trained."""
+    model = copied(objective.module).eval()  # modules may record calls
+    try:
+        with torch.enable_grad():
+            scores = model(x)
+    except Exception as error:  # a user-defined model may fail in any way
+        hint = "" if x.is_floating_point() else " (whole numbers stay whole numbers; features are x.float())"
+        raise UserError(
+            f"{name}: the model fails for inputs of the shape {list(x.shape)}: {reason(error)}{hint}"
+        ) from None
+    if not isinstance(scores, Tensor) or unusual(scores) or not scores.is_floating_point():
+        kind = f"{dtype_name(scores.dtype)} {unusual(scores)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise UserError(f"{name}: the model maps inputs to {kind} (allowed: a tensor of floating-point scores)")
+    if not scores.requires_grad:
+        raise UserError("the model's scores do not depend on its parameters, so there is nothing to train")
+    return list(scores.shape)

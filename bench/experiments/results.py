@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.experiments.address import CellAddress
+from bench.files.left_out import is_folder
 
 METRICS, PARTITION = "metrics.csv", "partition.csv.gz"
 """Names of files that a run writes."""
@@ -220,14 +221,14 @@ def same_setting(run: Path) -> list[Path]:
     if runs is None:
         return []
     experiments = [folder for place in (runs, runs / CUSTOM) if place.is_dir() for folder in sorted(place.iterdir())]
-    return [place for experiment in experiments if (place := experiment.joinpath(*setting)).is_dir()]
+    return [place for experiment in experiments if is_folder(place := experiment.joinpath(*setting))]
 
 
 def same_run_of_others(run: Path) -> list[Path]:
     """The existing folders of the same cell and seed in the other experiments; `run` as for `same_setting`."""
     here = run.absolute()
     places = [setting.joinpath(*here.parts[-2:]) for setting in same_setting(run)]
-    return [place for place in places if place.is_dir() and place != here]
+    return [place for place in places if is_folder(place) and place != here]
 
 
 def custom_analysis(folder: Path, name: str) -> Path:

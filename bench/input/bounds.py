@@ -2,10 +2,7 @@
 
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import BeforeValidator, Field
-
-from bench.input.errors import UserError
 
 MOST = 1_000_000
 """Rounds, clients, steps and other numbers of repetitions: a run holds lists with an entry for each round and client. A
@@ -32,10 +29,14 @@ LARGEST_SEED = 2**63 - 1
 LONGEST_NAME = 100
 """Letters of names and labels: they become names of files, with endings, and file systems allow 255 bytes."""
 
+LONGEST = 1e12
+"""Lengths in the space of models: their squares and products are finite in float32."""
+
 Count = Annotated[int, Field(ge=1, le=MOST)]
 Images = Annotated[int, Field(ge=1, le=MOST_IMAGES)]
 Points = Annotated[int, Field(ge=2, le=MOST_POINTS)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+Length = Annotated[float, Field(gt=0, le=LONGEST)]
 Columns = Annotated[int, Field(ge=1, le=MOST_COLUMNS)]
 
 
@@ -49,15 +50,3 @@ ALL_IS_NULL = _all_is(None, int | list[int] | Literal["all"] | None)
 
 ALL_IS_MOST = _all_is(MOST_IMAGES, int | Literal["all"] | None)
 """Marks a number of images of which more than there are mean all of them: the word `all` is accepted, too."""
-
-
-def check_count(name: str, value: object) -> None:
-    """A `UserError` unless the value is a whole number from 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise UserError(f"{name} is {value} (allowed: whole numbers of at least 1)")
-
-
-def check_flag(name: str, value: object) -> None:
-    """A `UserError` if an argument is neither true nor false: every text counts as true in Python, also "no"."""
-    if not isinstance(value, bool):
-        raise UserError(f"{name} = {value!r} (allowed: True or False)")

@@ -328,6 +328,8 @@ class Loss(Component):
     teachers: ClassVar[tuple[str, ...]] = ()
     """Names of broadcast vectors `[P]` that are parameters of teachers. `value` finds the scores of each teacher on the
     mini-batch in `variables`, under this name. They are computed once per mini-batch, without a gradient."""
+    moves_inputs: ClassVar[bool] = False
+    """Whether it adds numbers to inputs, and therefore excludes whole numbers, such as token ids."""
     separable: ClassVar[bool] = True
     """Whether it is a (weighted) mean over samples, so that a mini-batch may be padded with samples of weight 0."""
 

@@ -41,8 +41,12 @@ AnyModel = Annotated[ModelChoice, OneOf([*MODELS.values(), UserModel]), BeforeVa
 
 
 def build_model(model: ModelChoice, image_shape: ImageShape, classes: int, seed: int) -> nn.Module:
-    """A newly initialised model. The seed alone determines its weights; global random state is not changed."""
+    """A newly initialised model. The seed alone determines its weights; global random state is not changed.
+
+    A `UserError` if the memory that is free does not suffice for the weights of a named model.
+    """
     with torch.random.fork_rng(devices=[]):
+        model.check_memory(image_shape, classes)
         torch.default_generator.manual_seed(torch_seed(seed, "model"))  # torch.manual_seed would touch GPUs too
         return model.build(image_shape, classes)
 

@@ -8,9 +8,13 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from bench.host.memory import available_memory
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.models.buffer_mode import BufferMode
+
+VECTORS = 3
+"""The fewest vectors of all parameters in training: the weights, the model that is broadcast, and a gradient."""
 
 ImageShape = tuple[int, ...]
 """The shape of one input: (channels, height, width) of images, (channels, length) of signals, (features,) of tables."""
@@ -50,6 +54,9 @@ class ModelChoice(Frozen, ABC):
         """Raises `UserError` if `build` would. The weights of a large named model take no memory."""
         self.build(image_shape, classes)
 
+    def check_memory(self, image_shape: ImageShape, classes: int) -> None:
+        """Raises `UserError` if the weights need more memory than is free; of a named model only."""
+
 
 class NamedModel(ModelChoice):
     """A model that FedFlat knows by its `name`, a field with one allowed value."""
@@ -61,8 +68,26 @@ class NamedModel(ModelChoice):
 
     def check(self, image_shape: ImageShape, classes: int) -> None:
         """See `ModelChoice`."""
-        with nullcontext() if self.small else torch.device("meta"):  # whose modules take seconds to import
+        with nullcontext() if self._takes_little else torch.device("meta"):
             self.build(image_shape, classes)
+
+    def check_memory(self, image_shape: ImageShape, classes: int) -> None:
+        """See `ModelChoice`."""
+        if self._takes_little:
+            return
+        with torch.device("meta"):
+            parameters = sum(parameter.numel() for parameter in self.build(image_shape, classes).parameters())
+        needed, free = 4 * VECTORS * parameters, available_memory()
+        if needed > free:
+            raise UserError(
+                f"model {self.label} has {parameters:,} parameters: training needs at least {needed / 1e9:,.1f} GB of "
+                f"memory, and {free / 1e9:,.1f} GB are free (allowed: a smaller model, or a machine with more memory)"
+            )
+
+    @property
+    def _takes_little(self) -> bool:
+        """Whether no option makes it large: torch takes seconds to import what builds a model without weights."""
+        return self.small and set(type(self).model_fields) == {"name"}
 
     @classmethod
     def registered_name(cls) -> str:

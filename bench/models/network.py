@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -22,12 +23,15 @@ class Network:
     precision: Precision = "fp32"
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Class scores `[B, C]` of inputs x `[B, ...]`, in the number format of x, whatever the precision is."""
+        """Class scores `[B, C]` of inputs x `[B, ...]`, in the number format of x, whatever the precision is.
+
+        Of whole numbers, such as token ids: in float32 at least.
+        """
         with autocast(self.precision, x.device):
             scores: Tensor = (
                 self.module(x) if self.parameters is None else functional_call(self.module, dict(self.parameters), (x,))
             )
-        return scores.to(x.dtype)
+        return scores.to(x.dtype if x.is_floating_point() else torch.promote_types(scores.dtype, torch.float32))
 
 
 def has_buffers(module: nn.Module) -> bool:

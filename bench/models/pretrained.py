@@ -71,12 +71,15 @@ class PretrainedModel(NamedModel):
 
     def check(self, image_shape: ImageShape, classes: int) -> None:
         """See `ModelChoice`. The weights are read, but not loaded."""
-        with torch.device("meta"):
-            module = self.new(image_shape, classes)
+        module = self._on_meta(image_shape, classes)
         if self.weights is not None:
             file, weights = self._read(self.weights, image_shape)
             self._check_frozen(kept_tensors(module, weights, self.new_parts, f"the weights '{file}'"), file)
         freeze(module, self.frozen)
+
+    def _on_meta(self, image_shape: ImageShape, classes: int) -> nn.Module:
+        with torch.device("meta"):
+            return self.new(image_shape, classes)
 
     def _check_frozen(self, kept: Sequence[str], file: Path) -> None:
         """A `UserError` if a frozen part keeps random values, from which nothing can be learnt."""

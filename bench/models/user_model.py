@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from bench.code.user_function import UserFunction
 from bench.host.torchvision_compat import prepare_imports
@@ -71,13 +72,40 @@ class UserModel(UserFunction, ModelChoice):
         return model
 
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""Number formats of parameters and inputs."""
+
+
+def unusual(tensor: Tensor) -> str:
+    """What keeps a tensor from being computed with, in words; empty: nothing."""
+    if is_lazy(tensor):
+        return "has no shape yet: its module is lazy, and must see an input first"
+    if tensor.is_meta:
+        return "is on the device meta, and so has no values"
+    if tensor.is_quantized:
+        return "is quantised"
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return f"has the layout {str(tensor.layout).removeprefix('torch.')}"
+    return ""
+
+
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that require gradients, by name; a `UserError` if there are none."""
+    """The parameters that require gradients, by name; a `UserError` if there are none, or if they are no dense
+    floating-point numbers of one format on one device."""
     if next(model.parameters(), None) is None:
         raise UserError("the model has no parameters")
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if problem := unusual(tensor):
+            raise UserError(f"the model's '{name}' {problem} (allowed: dense tensors with values)")
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if not trained:
         raise UserError("all parameters of the model are frozen (requires_grad=False), so there is nothing to train")
+    kinds = {(parameter.dtype, str(parameter.device)) for parameter in trained.values()}
+    if len(kinds) > 1 or not {dtype for dtype, _ in kinds} <= {*FLOATS}:
+        names = " and ".join(sorted(f"{str(dtype).removeprefix('torch.')} on {device}" for dtype, device in kinds))
+        raise UserError(
+            f"the model's parameters are {names} (allowed: one format of floating-point numbers, one device)"
+        )
     return trained
 
 

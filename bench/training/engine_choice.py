@@ -11,10 +11,12 @@ from bench.engine.backends.groups import Groups
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
 from bench.engine.settings import EngineSettings
-from bench.input.bounds import MOST
+from bench.input.arguments import checked_fields
+from bench.input.bounds import Count
 from bench.input.errors import UserError, unknown
 
 
+@checked_fields
 @dataclass(frozen=True)
 class EngineChoice:
     """How the engine computes a run.
@@ -25,17 +27,14 @@ class EngineChoice:
 
     backend: str = "loop"
     together: bool = False
-    threads: int = 1
+    threads: Count = 1
     channels_last: bool = False
-    most_rows: int | None = None
+    most_rows: Count | None = None
     im2col: bool = False
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise unknown("back end", self.backend, BACKENDS)
-        for name, count in (("threads", self.threads), ("most_rows", self.most_rows)):
-            if count is not None and not (type(count) is int and 1 <= count <= MOST):
-                raise UserError(f"{name} of an engine's choice = {count!r} (allowed: 1, 2, 3, ...)")
 
     @classmethod
     def from_json(cls, values: Any) -> "EngineChoice":
@@ -49,8 +48,6 @@ class EngineChoice:
             choice = cls(**values)
         except UserError:
             raise ValueError(f"not a choice of the engine: {values}") from None
-        if any(type(flag) is not bool for flag in (choice.together, choice.channels_last, choice.im2col)):
-            raise ValueError(f"not a choice of the engine: {values}")
         return choice
 
     def as_json(self) -> dict[str, Any]:

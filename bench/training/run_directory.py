@@ -285,8 +285,14 @@ def local_models_file(directory: Path, finished_rounds: int) -> Path:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder contains all files of a finished run: the configuration is written last."""
-    return (folder / CONFIG).is_file()
+    """Whether a folder contains all files of a finished run: the configuration is written last.
+
+    A `UserError` if this user may not read the folder.
+    """
+    try:
+        return (folder / CONFIG).is_file()
+    except OSError as error:
+        raise UserError(f"cannot read '{folder}': {error.strerror}") from None
 
 
 def finished_run(path: Path, config: RunConfig) -> RunDirectory | None:

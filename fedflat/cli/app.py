@@ -21,7 +21,7 @@ from bench.input.errors import one_line
 from fedflat.cli import analysing, comparing, methods, planning, provenance, published, rendering, training, tuning
 from fedflat.cli.groups import baselines, compositions, data
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
-from fedflat.explained import EXPLAINED, explained, is_closed_pipe
+from fedflat.explained import EXPLAINED, explained, is_closed_pipe, lacks_memory
 
 # The help shows placeholders such as CELL for arguments, without Python's types such as <list[str]>.
 setattr(typer.core.TyperArgument, "display_type_rich", lambda argument, ctx: "")  # noqa: B010 - mypy refuses "="
@@ -77,6 +77,10 @@ def command() -> int:
         code = INTERRUPTED
     except EXPLAINED as error:
         return CLOSED_PIPE if is_closed_pipe(error) else _failed(2, explained(error))
+    except RuntimeError as error:
+        if not lacks_memory(error):
+            raise
+        return _failed(2, explained(error))
     finally:
         _give_up_output()
     if code == INTERRUPTED:  # recent versions of Typer return it instead of raising Abort

@@ -119,7 +119,7 @@ def test_errors_are_one_line(folder, tmp_path):
     with pytest.raises(fedflat.UserError, match="is not a run directory"):
         fedflat.load_run(tmp_path)
     with pytest.raises(fedflat.UserError, match="data has 2 inputs and 1 labels"):
-        fedflat.hessian(LINEAR, (torch.zeros(2, 3), torch.zeros(1)))
+        fedflat.hessian(LINEAR, (torch.zeros(2, 3), torch.zeros(1).long()))
     with pytest.raises(fedflat.UserError, match="unknown subset 'validation'"):
         fedflat.load_run(ResultPaths(folder / "results").run("quick", CELL, 0)).data("validation")
 
@@ -148,7 +148,10 @@ WRONG_OPTIONS = [
     ({"model": torch.nn.Linear}, "(allowed: an instance of torch.nn.Module)"),
     ({"participants": [0, 1]}, "participants = [0, 1] (allowed: for each round a list of ids"),
     ({"clients": (X, Y)}, "all data together need a partition, such as partition={"),
-    ({"clients": (X, Y), "partition": "iid"}, "partition = 'iid' (allowed: a mapping such as"),
+    (
+        {"clients": (X, Y), "partition": "iid"},
+        "partition = 'iid' (allowed: a mapping of names to plain values, such as",
+    ),
     ({"clients": (X, Y), "partition": {"name": "idd"}}, "unknown partition in simulate 'idd'; did you mean 'iid'"),
     ({"clients": (X, Y), "partition": {"name": "iid"}}, "simulate: iid: clients is missing"),
     ({"clients": (X, Y), "partition": {"name": "iid", "clients": 9}}, "9 clients for 8 training images"),
@@ -156,25 +159,28 @@ WRONG_OPTIONS = [
     ({"clients": []}, "clients is empty"),
     ({"rounds": 3}, "leave out rounds and participation"),
     ({"participants": None}, "rounds is missing"),
-    ({"participants": None, "rounds": 0}, "rounds is 0 (allowed: whole numbers of at least 1)"),
+    ({"participants": None, "rounds": 0}, "rounds = 0 (allowed: whole numbers from 1 to 1,000,000)"),
     ({"participants": None, "rounds": 2, "participation": 3}, "3 active clients per round, but only 2 are registered"),
-    ({"participants": None, "rounds": 2, "participation": 0}, "participation is 0 (allowed: whole numbers"),
+    ({"participants": None, "rounds": 2, "participation": 0}, "participation = 0 (allowed: whole numbers"),
     ({"participants": None, "rounds": 2, "participation": {"active": 1, "x": 1}}, "unknown key of participation 'x'"),
     ({"local_steps": None}, "local training needs local_steps (mini-batches"),
     ({"local_epochs": 2}, "and not both"),
     ({"test": (X, Y.float())}, "test: labels have dtype float32"),
-    ({"test": (X[:, :2], Y)}, "test: the model fails for inputs of the shape [2, 2]"),
+    ({"test": (X[:, :2], Y)}, "test: an input has the shape [2] (allowed: [3]"),
     ({"test": X.numpy()}, "test: the data are ndarray"),
-    ({"evaluate_every": 0}, "evaluate_every is 0"),
-    ({"evaluate_every": None}, "evaluate_every is None (allowed: whole numbers of at least 1)"),
-    ({"participants": [[0], [0.0, 1]]}, "participants of round 1 are [0.0, 1] (allowed: ids, whole numbers)"),
-    ({"participants": [[True]]}, "participants of round 0 are [True] (allowed: ids, whole numbers)"),
+    ({"evaluate_every": 0}, "evaluate_every = 0"),
+    ({"evaluate_every": None}, "evaluate_every = None (allowed: whole numbers from 1 to 1,000,000)"),
+    ({"participants": [[0], [0.5, 1]]}, "participants = [[0], [0.5, 1]] (allowed: for each round a list of ids"),
+    ({"participants": [[True]]}, "participants = [[True]] (allowed: for each round a list of ids"),
     ({"model": FROZEN}, "all parameters of the model are frozen (requires_grad=False)"),
     ({"on_round": 3}, "on_round = 3 (allowed: a function"),
-    ({"hyperparameters": 3}, "hyperparameters = 3 (allowed: values by name"),
-    ({"participants": None, "rounds": 2, "participation": "full"}, "participation = 'full' (allowed: a number of"),
+    ({"hyperparameters": 3}, "hyperparameters = 3 (allowed: a mapping of names"),
+    (
+        {"participants": None, "rounds": 2, "participation": "full"},
+        "participation = 'full' (allowed: whole numbers from 1",
+    ),
     ({"participants": 10}, "participants = 10 (allowed: for each round a list of ids"),
-    ({"local_steps": 2.5}, "local_steps is 2.5 (allowed: whole numbers of at least 1)"),
+    ({"local_steps": 2.5}, "local_steps = 2.5 (allowed: whole numbers from 1 to 1,000,000)"),
     *(({"clients": [(X, Y), wrong]}, message) for wrong, message in WRONG_DATA),
 ]
 
@@ -196,12 +202,12 @@ def test_labels_may_be_small_integers():
 @pytest.mark.parametrize(
     ("measure", "options", "message"),
     [
-        (curvature.sharpness, {"rho": 0}, "rho = 0 (allowed: numbers above 0)"),
-        (curvature.sharpness, {"steps": 0}, "steps is 0 (allowed: whole numbers"),
-        (curvature.surface, {"extent": "wide"}, "extent = 'wide' (allowed: numbers above 0)"),
-        (curvature.hessian, {"k": None}, "k is None (allowed: whole numbers of at least 1)"),
-        (curvature.hessian, {"batch_size": None}, "batch_size is None (allowed: whole numbers of at least 1)"),
-        (curvature.hessian, {"tolerance": -1}, "tolerance = -1 (allowed: numbers above 0)"),
+        (curvature.sharpness, {"rho": 0}, "rho = 0 (allowed: numbers above 0, up to 1e+12)"),
+        (curvature.sharpness, {"steps": 0}, "steps = 0 (allowed: whole numbers"),
+        (curvature.surface, {"extent": "wide"}, "extent = 'wide' (allowed: numbers above 0, up to 1e+12)"),
+        (curvature.hessian, {"k": None}, "k = None (allowed: whole numbers from 1 to 1,000,000)"),
+        (curvature.hessian, {"batch_size": None}, "batch_size = None (allowed: whole numbers from 1 to 2,147,483,647)"),
+        (curvature.hessian, {"tolerance": -1}, "tolerance = -1 (allowed: numbers above 0, up to 1e+12)"),
         (curvature.surface, {"points": 4}, "4 grid points per axis (allowed: odd numbers from 3"),
         (curvature.surface, {"biases": "all"}, "biases = 'all' (allowed: zero, normalised)"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedflat.explained import explained
 from tests.commands import refused
 from tests.places import ROOT
 
@@ -103,3 +104,9 @@ def test_an_empty_home_is_no_home():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stderr.strip() not in ("", "/")
+
+
+def test_memory_that_torch_cannot_allocate_is_one_line():
+    error = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 40000000000000 bytes.")
+    assert explained(error).startswith("the memory does not suffice: DefaultCPUAllocator")
+    assert explained(RuntimeError("a mistake of FedFlat")) == "RuntimeError: a mistake of FedFlat\n"

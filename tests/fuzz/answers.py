@@ -9,10 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from bench.input.errors import LONGEST_LINE
 from fedflat.cli.app import command
 from fedflat.explained import EXPLAINED, explained
+
+T = TypeVar("T")
 
 SECONDS = 30
 """An input without an answer after this time of the processor fails the test, whatever else the machine computes."""
@@ -26,24 +29,26 @@ class NoAnswerError(BaseException):
 
 
 class Answers:
-    """Counts the answers."""
+    """Counts the answers. `refusals`: the exceptions that the command line, or the caller, shows in one line."""
 
-    def __init__(self) -> None:
+    def __init__(self, *refusals: type[BaseException]) -> None:
+        self._refusals = refusals or EXPLAINED
         self.count: Counter[str] = Counter()
         self.longest = 0.0
 
-    def of(self, call: Callable[[], object]) -> None:
-        """The call may succeed, or fail with an error that the command line would show in one line."""
+    def of(self, call: Callable[[], T]) -> T | None:
+        """The result of the call; None if it is refused in one line."""
         with self._timed():
             try:
-                call()
+                result = call()
             except SystemExit:
                 raise
-            except EXPLAINED as error:
+            except self._refusals as error:
                 _check_lines(explained(error).splitlines())
                 self.count["refused"] += 1
-            else:
-                self.count["accepted"] += 1
+                return None
+        self.count["accepted"] += 1
+        return result
 
     def of_command(self, words: list[str]) -> None:
         """A command may succeed, or give 2 and print one line on stderr, or one for each of its folders or cells."""

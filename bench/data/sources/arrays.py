@@ -5,7 +5,7 @@ import shutil
 import zipfile
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,7 +14,8 @@ from pydantic import Field
 
 from bench.code.user_function import UserFunction
 from bench.data.cache import cached_together, in_chunks
-from bench.data.dataset import Dataset, Samples, Subset
+from bench.data.dataset import Dataset, Images, Samples, Subset
+from bench.data.moments import SCALE, PixelSums
 from bench.data.own_arrays import check_names, number_of_classes, samples
 from bench.data.sources.base import Source, cache_place
 from bench.host.torchvision_compat import prepare_imports
@@ -91,7 +92,26 @@ class OwnArrays(Source):
         for subset, part in parts.items():
             clients = "" if part.groups is None else f" of {part.groups.max() + 1} clients"
             kind = f"{part.images.dtype} of the shape {part.images.shape[1:]}"
-            yield f"{self.label} {subset}: {len(part):,} samples{clients}, {kind}, ok"
+            x = part.images
+            values = f"{x.min():g} to {x.max():g}, mean {x.mean(dtype=np.float64):.4g}"
+            yield f"{self.label} {subset}: {len(part):,} samples{clients}, {kind}, {values}, ok"
+        yield f"{self.label}: {_normalisation(parts['train'].images)}"
+
+
+def _normalisation(x: Images) -> str:
+    """What happens to inputs, of which x `[n, ...]` are the training ones, in words."""
+    if x.dtype != np.uint8:
+        return f"inputs are used as they are, in {x.dtype}: nothing normalises them"
+    sums = PixelSums()
+    sums.add(np.asarray(x, np.uint8))
+    places = "over all values" if x.ndim == 3 else "of each feature" if x.ndim == 2 else "of each channel"
+    mean, std = (_range_of(values) for values in sums.moments())
+    return f"inputs become (x / {SCALE:g} - mean) / deviation {places}: mean {mean}, deviation {std}"
+
+
+def _range_of(values: Sequence[float]) -> str:
+    least, most = f"{min(values):.4g}", f"{max(values):.4g}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _chunks(read: Any, subset: Subset) -> Iterator[Samples]:

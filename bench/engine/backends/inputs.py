@@ -163,8 +163,8 @@ def _dropout(
     local: LocalTraining, works: Sequence[LocalWork], batch_sizes: BatchSizes, numbered: Callable[[int], int]
 ) -> Rows:
     """The draws of each client for each dropout layer, on the same device and with the same keys as in `Loop`."""
-    device, dtype = local.objective.device, local.objective.dtype
-    shapes = dropout_shapes(local.objective, torch.zeros((1, *local.input_shape), dtype=dtype, device=device))
+    device = local.objective.device
+    shapes = dropout_shapes(local.objective, local.blank)
     found: Rows = {}
     for k in range(max(map(len, batch_sizes))):
         sizes = [row_sizes[k] if k < len(row_sizes) else 0 for row_sizes in batch_sizes]

@@ -23,6 +23,7 @@ class AffineShift(Loss):
 
     name: ClassVar[str] = "affine_shift"
     variables: ClassVar[tuple[str, ...]] = ("Lambda", "delta")
+    moves_inputs: ClassVar[bool] = True
 
     eta_psi: Annotated[float, Neutral(0), Search(low=0.001, high=0.1, log=True)] = Field(
         default=0.01, ge=0, description="learning rate of the input shift"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.experiments.results import run_in, same_setting
+from bench.files.left_out import leave_out
 from bench.training.run_directory import PROVENANCE
 
 
@@ -36,8 +37,8 @@ def _finished(setting: Path) -> Mapping[tuple[str, str], Sequence[Path]]:
     for file in sorted(setting.glob(str(run_in(Path("*"), "*") / PROVENANCE))):
         try:
             found[file.parent.name, str(json.loads(file.read_bytes())["identity"])].append(file.parent)
-        except (OSError, ValueError, TypeError, KeyError):  # damaged, or of another version
-            continue
+        except (OSError, ValueError, TypeError, KeyError) as error:  # damaged, or of another version
+            leave_out(file, error)
     return found
 
 

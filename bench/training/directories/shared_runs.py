@@ -15,6 +15,7 @@ from bench.experiments.results import runs_folder
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import replacing, write_bytes
 from bench.files.csv_json import write_checked_json
+from bench.files.left_out import leave_out
 from bench.files.locks import folder_lock, lock_file
 from bench.host.progress import Progress
 from bench.input.errors import UserError
@@ -72,22 +73,38 @@ def shared_runs(config: RunConfig, folder: Path, *, replace: bool = False) -> It
     """Finished runs that can be taken instead of training the run in `folder`; those of the present code come first.
 
     They are in other experiments, or have another label of the method. Their files are not checked. With `replace`, all
-    are of the present code.
+    are of the present code. A finished run that cannot be read is named and left out.
     """
     of_other_code = []
     for place in places_of(config.identity, folder):
         try:
+            if not is_complete(place):
+                continue
             run = RunDirectory(place)
             ours = run.of_this_code
             if run.identity != config.identity or not _is_computed_as(run, config):
                 continue
-        except UserError:  # unfinished, of another version, or damaged
+        except UserError as error:  # damaged, or of another version
+            leave_out(place, error)
             continue
         if ours:
             yield run
         else:
             of_other_code.append(run)
     yield from () if replace else of_other_code
+
+
+def readable_run(config: RunConfig, folder: Path) -> RunDirectory | None:
+    """The first of `shared_runs` whose configuration, tables and split can be read; others are named and left out."""
+    for run in shared_runs(config, folder):
+        try:
+            for read in readers(run, models=False).values():
+                read()
+        except UserError as error:
+            leave_out(run.path, error)
+        else:
+            return run
+    return None
 
 
 def _is_computed_as(run: RunDirectory, config: RunConfig) -> bool:

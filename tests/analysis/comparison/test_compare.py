@@ -393,3 +393,30 @@ def test_no_seed_in_all_settings_is_reported() -> None:
     uneven = rows[is_mine & ((rows["partition"] == "iid") == (rows["seed"] == 0))]
     with pytest.raises(UserError, match="mine has no seed that is finished in all of its 4 settings"):
         paired(uneven, rows[~is_mine], "grid")
+
+
+def test_an_unreadable_run_elsewhere_is_named_and_left_out(stored: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whichever file of it cannot be read; a run that can be read, in whichever place, is used."""
+    before, runs, place = compared(), Path("results/runs").absolute(), Path(*SETTINGS[0], "fedsam")
+    for name in ("a", "b", "c", "d", "e"):
+        shutil.copytree(runs / "little" / place, runs / name / place)
+    wrong = [runs / name / place / "seed-0" for name in "abcd"]
+    (wrong[0] / "metrics.csv").write_text("round\n", encoding="utf-8")
+    (wrong[1] / "provenance.json").unlink()
+    (wrong[1] / "provenance.json").mkdir()
+    (wrong[2] / "config.json").write_bytes(b"\xff")
+    (wrong[3] / "provenance.json").write_text("{}", encoding="utf-8")
+    pd.testing.assert_frame_equal(compared().rows, before.rows)
+    assert not caplog.messages, "the usual place comes first"
+    shutil.rmtree(runs / "little" / place / "seed-0")
+    pd.testing.assert_frame_equal(compared().rows, before.rows)
+    named = {
+        folder
+        for message in caplog.messages
+        for folder in wrong
+        if message.startswith("left out: ") and str(folder) in message
+    }
+    assert named == set(wrong)
+    said = len(caplog.messages)
+    pd.testing.assert_frame_equal(compared().rows, before.rows)
+    assert len(caplog.messages) == said, "each is named once"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from analysis.planning.gradient_times import MOST, GradientTimes
 from analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
 from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, gradient_of, seconds
 from analysis.planning.targets import ReportOnTuning, StudyReport, targets_of
@@ -234,3 +235,17 @@ def test_parts_are_lines_with_their_sum() -> None:
     assert lines[-1].split() == ["all", "5", "1", "1", "1.8", "1.5"]
     assert len(as_text({"a: x": parts["a: x"]}).splitlines()) == 2
     assert total([]) == Cost()
+
+
+def test_sizes_that_the_schema_allows_and_memory_does_not(tmp_path: Path) -> None:
+    """A mini-batch is cut to the data set; the time of a large one is that of a smaller one, times the samples."""
+    config = load_experiment("quick", {"training.batch_size": 2**31 - 1}).cell("digits/dirichlet-0.1/4-of-20/fedsam")
+    gradient = gradient_of(config.runs[0])
+    assert gradient.batch == 901
+    times = GradientTimes.measured(CPU)
+    large, small = times(gradient._replace(batch=10 * MOST)), times(gradient._replace(batch=MOST))
+    assert large / small == pytest.approx(10, rel=0.9)
+    own = tmp_path / "mine.yaml"
+    own.write_text("name: mine\nextends: quick\nmodel: {name: mlp, hidden: [100000, 100000]}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"^model mlp\(hidden=.* has 10,007,600,010 parameters: training needs"):
+        plan(["mine_runs"], tmp_path, ONE, GradientTimes.measured(CPU), [str(own)])

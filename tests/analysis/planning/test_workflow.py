@@ -78,6 +78,9 @@ def test_analyses_that_compare_cells_do_not_connect_these_in_a_job():
     [
         ({"round": 5}, "unknown --config key 'round'; did you mean 'rounds'?"),
         ({"results": ""}, "--config results= (allowed: the path of a folder)"),
+        ({"results": "a{b}"}, "--config results=a{b}: in a path, Snakemake takes braces for a wildcard"),
+        ({"experiments": ["{x}.yaml"]}, "--config experiments={x}.yaml: in a path, Snakemake takes braces"),
+        ({"method": "{x}.py", "grid": "quick"}, "--config method={x}.py: in a path, Snakemake takes braces"),
         ({"replace": "maybe"}, "--config replace=maybe (allowed: true, false)"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"experiments": [3]}, "a list such as"),

@@ -264,3 +264,15 @@ def test_a_model_that_is_no_name_is_reported():
     for wrong in (3, None):
         with pytest.raises(UserError, match=f"unknown model '{wrong}'"):
             parse_model(wrong)
+
+
+def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_built(monkeypatch):
+    with pytest.raises(UserError, match=r"^model mlp\(hidden=\(100000, 100000\)\) has 10,007,600,010 parameters: "):
+        built({"name": "mlp", "hidden": [100_000, 100_000]}, (1, 8, 8))
+    state = torch.get_rng_state()
+    monkeypatch.setattr("bench.models.base.available_memory", lambda: 3 * 4 * 15_210)
+    assert built("mlp", (1, 40))
+    monkeypatch.setattr("bench.models.base.available_memory", lambda: 3 * 4 * 15_210 - 1)
+    with pytest.raises(UserError, match=r"^model mlp has 15,210 parameters: training needs at least 0\.0 GB"):
+        built("mlp", (1, 40))
+    assert torch.equal(state, torch.get_rng_state())

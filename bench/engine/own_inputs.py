@@ -1,0 +1,157 @@
+"""Inputs and labels that a user gives as tensors or arrays: which are allowed, and how they become those of a model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.data.dataset import DeviceData
+from bench.data.moments import SCALE, PixelSums, shift_and_factor
+from bench.data.own_arrays import unmasked
+from bench.input.errors import UserError
+from bench.models.user_model import FLOATS, unusual
+
+OwnArray = Tensor | NDArray[Any]
+OwnSamples = tuple[OwnArray, OwnArray]
+"""Inputs `[n, ...]` and labels `[n]`."""
+
+_INTEGERS = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """How inputs become those of a model: uint8 is normalised by (x − `shift`) · `factor`, other numbers stay."""
+
+    kind: str
+    shift: Tensor | None = None
+    factor: Tensor | None = None
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Inputs":
+        """With mean and deviation of the training inputs x `[n, ...]`, as for an npz file."""
+        if x.dtype != torch.uint8:
+            return cls(_kind(x))
+        sums = PixelSums()
+        sums.add(x.cpu().numpy())
+        return cls(_kind(x), *shift_and_factor(*sums.moments(), SCALE, x.ndim - 1))
+
+    def on(self, name: str, x: Tensor, y: Tensor, w: Tensor) -> DeviceData:
+        """Samples with this name on the device of a model w `[P]`; a `UserError` if their numbers do not fit it."""
+        if x.dtype == torch.uint8:
+            assert self.shift is not None
+            assert self.factor is not None
+            return DeviceData(x.to(w.device), y.to(w.device), self.shift.to(w), self.factor.to(w))
+        x = in_format_of(w, name, x)
+        return DeviceData(x, y.to(w.device), x.new_zeros(()), x.new_ones(()))
+
+    def __call__(self, x: OwnArray, w: Tensor) -> Tensor:
+        """Inputs `[n, ...]` as a model w `[P]` receives them; a `UserError` if they are no such numbers."""
+        own = own_inputs("x", x)
+        if _kind(own) != self.kind:
+            raise UserError(f"x: inputs have the dtype {dtype_name(own.dtype)} (allowed: {self.kind}, as for clients)")
+        data = self.on("x", own, torch.zeros(len(own), dtype=torch.long), w)
+        return data.inputs(data.images)
+
+
+def own_samples(name: str, data: object) -> tuple[Tensor, Tensor]:
+    """Inputs `[n, ...]` and labels `[n]` as tensors, from tensors or NumPy arrays; whole numbers in int64.
+
+    A `UserError` unless inputs are bytes (uint8), whole numbers, or finite numbers, and labels are whole numbers.
+    """
+    parts: Sequence[Any] = data if isinstance(data, tuple | list) else [data]
+    if len(parts) != 2 or not all(isinstance(part, Tensor | np.ndarray) for part in parts):
+        kinds = " and ".join(type(part).__name__ for part in parts[:4])
+        raise UserError(f"{name}: the data are {kinds} (allowed: two tensors or NumPy arrays, inputs and labels)")
+    x, y = own_inputs(name, parts[0]), _whole_numbers(name, "labels", _tensor(name, parts[1]))
+    if y.ndim != 1:
+        raise UserError(
+            f"{name}: labels have the shape {list(y.shape)}, inputs {list(x.shape)} (allowed: [n], [n, ...])"
+        )
+    if len(x) != len(y):
+        raise UserError(f"{name} has {len(x)} inputs and {len(y)} labels (allowed: equally many, at least one)")
+    return x, y
+
+
+def own_inputs(name: str, part: OwnArray) -> Tensor:
+    """Inputs `[n, ...]` as a tensor: bytes and floating-point numbers as they are, other whole numbers in int64."""
+    x = _tensor(name, part)
+    if x.ndim < 2 or 0 in x.shape:
+        raise UserError(f"{name}: inputs have the shape {list(x.shape)} (allowed: [n, ...], at least one sample)")
+    if x.dtype == torch.uint8:
+        return x
+    if x.dtype in _INTEGERS:
+        return _whole_numbers(name, "inputs", x)
+    if x.dtype not in FLOATS:
+        kind = dtype_name(x.dtype)
+        raise UserError(f"{name}: inputs have the dtype {kind} (allowed: uint8, whole or floating-point numbers)")
+    if not x.isfinite().all():
+        raise UserError(f"{name}: inputs contain NaN or infinite values (allowed: finite numbers)")
+    return x
+
+
+def _whole_numbers(name: str, what: str, values: Tensor) -> Tensor:
+    """Whole numbers in int64; a `UserError` for other numbers, and for whole numbers beyond int64."""
+    if values.dtype not in _INTEGERS:
+        raise UserError(f"{name}: {what} have dtype {dtype_name(values.dtype)} (allowed: integers from 0)")
+    own = values.long()
+    if values.dtype == torch.uint64 and len(own) and own.min() < 0:
+        raise UserError(f"{name}: {what} have numbers of 2**63 or more (allowed: those that int64 holds)")
+    return own
+
+
+def in_format_of(w: Tensor, name: str, x: Tensor) -> Tensor:
+    """Inputs on the model's device, floating-point numbers in its number format; a `UserError` if one is beyond it."""
+    if not x.is_floating_point():
+        return x.to(w.device)
+    own = x.to(w)
+    if own.dtype != x.dtype and not own.isfinite().all():
+        raise UserError(
+            f"{name}: inputs have values beyond {dtype_name(w.dtype)}, the number format of the model "
+            f"(allowed: at most {torch.finfo(w.dtype).max:.3g})"
+        )
+    return own
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """For messages, such as float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _tensor(name: str, part: OwnArray) -> Tensor:
+    """The same numbers as a tensor, which shares the memory of an array if it can be written."""
+    if isinstance(part, Tensor):
+        if problem := unusual(part):
+            raise UserError(f"{name}: a tensor {problem} (allowed: dense tensors with values)")
+        return part.detach()
+    part = unmasked(f"{name}: an array", part)
+    if part.dtype.kind == "f" and part.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):  # reported as infinite
+            part = part.astype(np.float64)
+    try:
+        return torch.from_numpy(part if part.flags.writeable else part.copy())
+    except (TypeError, ValueError):  # text, objects; other byte orders or negative strides
+        kind = part.dtype.kind
+        if kind in "fiub":
+            return torch.from_numpy(part.astype(part.dtype.newbyteorder("=")))
+        raise UserError(f"{name}: an array has dtype {part.dtype} (allowed: numbers)") from None
+
+
+def check_like_first(name: str, x: Tensor, first: Tensor) -> None:
+    """A `UserError` if a sample has another shape, or another kind of numbers, than the first client's."""
+    given, expected = list(x.shape[1:]), list(first.shape[1:])
+    if given != expected:
+        raise UserError(f"{name}: an input has the shape {given} (allowed: {expected}, as for client 0)")
+    if _kind(x) != _kind(first):
+        raise UserError(
+            f"{name}: inputs have the dtype {dtype_name(x.dtype)} (allowed: {_kind(first)}, as for the first client)"
+        )
+
+
+def _kind(x: Tensor) -> str:
+    if x.dtype == torch.uint8:
+        return "uint8"
+    return "floating-point numbers" if x.is_floating_point() else "whole numbers"
