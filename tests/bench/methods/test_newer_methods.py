@@ -24,10 +24,10 @@ from bench.methods.servers.average import Average
 from bench.methods.servers.gloss import GlobalAscent
 from bench.methods.servers.nsam import NesterovServer
 from tests.bench.methods.test_by_hand import server_round, vector
+from tests.bench.methods.test_identities import check_mean_of_clients, problems
 from tests.problems import Problem, distance
 
 EXACT = 1e-10
-problems = st.integers(0, 10_000).map(Problem)
 few = settings(max_examples=6, deadline=None)
 settings_of_runs = st.fixed_dictionaries(
     {"weight_decay": st.sampled_from([0.0, 0.05]), "aggregation": st.sampled_from(["uniform", "samples"])}
@@ -113,12 +113,7 @@ CONTROLS = [("fedwmsam", {"rho": 0.1, "alpha": 0.3, "alpha_rate": 0.2}, "c_i", "
 def test_the_servers_vector_is_the_mean_of_all_clients_own(
     method, values, client_vector, server_vector, problem, settings_of_run
 ):
-    federation = problem.federation(method, values, **settings_of_run)
-    state = federation.start(federation.objective.initial())
-    for active in problem.some():
-        state, _ = federation.run_round(state, active)
-        total = torch.stack([vectors[client_vector] for vectors in state.clients.values()]).sum(0)
-        assert torch.allclose(state.server[server_vector], total / problem.clients, atol=EXACT)
+    check_mean_of_clients(problem, method, values, client_vector, server_vector, **settings_of_run)
 
 
 # FedGloSS.
