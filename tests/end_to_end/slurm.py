@@ -5,13 +5,14 @@ import os
 import shutil
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
+
+from tests.waiting import wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "srun")
 PLUGIN = "snakemake_executor_plugin_slurm"
@@ -100,7 +101,8 @@ class Cluster:
         self._start("slurmctld", "slurmctld", "-D")
         for node in self.nodes:
             self.start_node(node)
-        wait_for(lambda: self.printed("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * len(self.nodes))
+        idle = ["idle"] * len(self.nodes)
+        wait_for(lambda: self.printed("sinfo", "-h", "-N", "-o", "%T").split() == idle, pause=0.1)
 
     def start_node(self, node: str) -> None:
         """Start the slurmd of a node."""
@@ -141,7 +143,7 @@ class Cluster:
         """Cancel all jobs, and end all daemons, the last started first."""
         self.printed("scancel", "--user", getpass.getuser())
         with suppress(TimeoutError):
-            wait_for(lambda: not self.printed("squeue", "-h"), seconds=20)
+            wait_for(lambda: not self.printed("squeue", "-h"), seconds=20, pause=0.1)
         for daemon in reversed(self._daemons.values()):
             daemon.terminate()
         for daemon in self._daemons.values():
@@ -161,15 +163,6 @@ def cluster(folder: Path, nodes: int = 2, cpus: int = 1) -> Iterator[Cluster]:
         yield started
     finally:
         started.stop()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not after {seconds} s")
-        time.sleep(0.1)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from tests.commands import SNAKEMAKE, run
 from tests.end_to_end.test_snakemake import CELLS, command
 from tests.places import ROOT
 from tests.tiers import thorough
+from tests.waiting import wait_for
 
 TARGET = f"results/runs/mini/{CELLS}/fedsam/metrics.csv"
 
@@ -25,11 +25,8 @@ def started(folder: Path) -> subprocess.Popen:
     process = subprocess.Popen(
         [sys.executable, "-m", "snakemake", *SNAKEMAKE, *words[1:]], start_new_session=True, **silent
     )
-    deadline = time.monotonic() + 120
-    while not list(folder.glob("results/runs/**/checkpoint.safetensors")):
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    checkpoints = "results/runs/**/checkpoint.safetensors"
+    wait_for(lambda: list(folder.glob(checkpoints)), 120, alive=lambda: process.poll() is None)
     return process
 
 

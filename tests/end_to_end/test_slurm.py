@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.pipeline import CELLS, run_files, snakemake
-from tests.end_to_end.slurm import MISSING, Cluster, cluster, wait_for
+from tests.end_to_end.slurm import MISSING, Cluster, cluster
 from tests.places import MINI, ROOT
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.long,

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +19,7 @@ from tests.commands import SNAKEMAKE, run
 from tests.end_to_end.pipeline import CELLS, OWN, command, edited, finished_mini, run_files, snakemake
 from tests.places import MINI
 from tests.tiers import thorough
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.long
 
@@ -261,11 +261,8 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
     new_process = [sys.executable, "-m", "snakemake", *SNAKEMAKE, *arguments[1:]]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(new_process, start_new_session=True, **silent)
-    deadline = time.monotonic() + 90
-    while not any(folder.glob(f"results/runs/mini/{CELLS}/*/*/checkpoint.safetensors")):
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    checkpoints = f"results/runs/mini/{CELLS}/*/*/checkpoint.safetensors"
+    wait_for(lambda: list(folder.glob(checkpoints)), 90, alive=lambda: process.poll() is None)
     children = psutil.Process(process.pid).children(recursive=True)
     servers = [child for child in children if child.name() == SERVER.decode()]
     training = [fork for server in servers if server.ppid() == process.pid for fork in server.children()]

@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from fedflat.cli.app import app
 from fedflat.methods.description import SYMBOLS, describe, overview
 from tests.commands import fedflat, refused
 from tests.places import ROOT
+from tests.waiting import wait_for
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 TINY = ["--set", "training.rounds=1", "--seed", "0", "--device", "cpu"]
@@ -139,11 +139,8 @@ def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
     command = ["run", "quick", CELL, "--set", "training.rounds=60", "--set", "engine.checkpoint_seconds=0"]
     command += ["--seed", "0", "--device", "cpu", "--out", out]
     process = subprocess.Popen([sys.executable, "-m", "fedflat", *map(str, command)], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not list(out.glob("seed-0.partial-*/checkpoint.safetensors")):
-        assert process.poll() is None, "it ended before it could be interrupted"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    checkpoints = "seed-0.partial-*/checkpoint.safetensors"
+    wait_for(lambda: list(out.glob(checkpoints)), alive=lambda: process.poll() is None)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[1].splitlines() == ["fedflat: interrupted"]
     assert process.returncode == 130

@@ -31,9 +31,9 @@ from bench.training.run_directory import RunDirectory, finished_run
 from bench.training.train import train_cell
 from fedflat.cli.app import built
 from tests import commands
-from tests.annotations import classes
-from tests.bench.training.test_runs_of_others import become_another_user
+from tests.annotations import classes_below
 from tests.places import ROOT
+from tests.strangers import LEAVES_A_TRACE, become_another_user, executed
 from tests.tiers import thorough
 
 CPU = torch.device("cpu")
@@ -50,7 +50,6 @@ SMALL = {
 }
 SET = [f"--set={key}={json.dumps(value)}" for key, value in SMALL.items()]
 
-TRACE = "open(__file__ + '.executed', 'w').close()\n"
 SOURCES = {
     "dataset": """
 from sklearn.datasets import load_digits
@@ -114,14 +113,6 @@ def wanted() -> Experiment:
     return load_experiment("quick", SMALL)
 
 
-def executed(folder: Path) -> list[str]:
-    """The code in a folder that was executed since the last call."""
-    traces = sorted(folder.rglob("*.executed"))
-    for trace in traces:
-        trace.unlink()
-    return [str(trace.relative_to(folder)) for trace in traces]
-
-
 @pytest.fixture(scope="module")
 def made_elsewhere(tmp_path_factory) -> Path:
     """A folder with a cell of each kind of code, with one run, that another user has trained."""
@@ -131,7 +122,7 @@ def made_elsewhere(tmp_path_factory) -> Path:
         for section in CODE:
             own = folder / "own" / section
             own.mkdir(parents=True)
-            (own / "code.py").write_text(TRACE + SOURCES[section], encoding="utf-8")
+            (own / "code.py").write_text(LEAVES_A_TRACE + SOURCES[section], encoding="utf-8")
             file = own / "experiments.yaml"
             file.write_text(f"name: of_{section}\nextends: quick\n{NAMED[section]}\n", encoding="utf-8")
             experiment = load_experiment(str(file), SMALL)
@@ -150,10 +141,10 @@ def sent(made_elsewhere, tmp_path_factory) -> Path:
     """
     folder = tmp_path_factory.mktemp("sent")
     (folder / "evil").mkdir()
-    (folder / "evil" / "__init__.py").write_text(TRACE, encoding="utf-8")
+    (folder / "evil" / "__init__.py").write_text(LEAVES_A_TRACE, encoding="utf-8")
     for section, source in SOURCES.items():
         for file in (folder / f"evil_{section}.py", folder / "evil" / f"{section}.py"):
-            file.write_text(TRACE + source, encoding="utf-8")
+            file.write_text(LEAVES_A_TRACE + source, encoding="utf-8")
     cells = list(wanted().cells().values())
     assert len(cells) >= len(FORGED), "one cell for each spelling"
     for cell, (section, spelling) in zip(cells, FORGED, strict=False):
@@ -378,20 +369,9 @@ def test_trusted_runs_are_read(section, made_elsewhere, tmp_path, monkeypatch):
 # New kinds of code
 
 
-def named_code(model: Any, known: set[type]) -> Iterator[type]:
-    """All configurations below a model that name code, at any depth."""
-    known.add(model)
-    for field in model.model_fields.values():
-        for cls in classes(field.annotation, *field.metadata):
-            if issubclass(cls, NamedCode):
-                yield cls
-            if hasattr(cls, "model_fields") and cls not in known:
-                yield from named_code(cls, known)
-
-
 def test_every_configuration_that_names_code_is_a_section_of_a_run():
     """So the gate for stored configurations, which goes through the sections, knows it; and it is tried above."""
-    assert set(named_code(RunConfig, set())) == set(CODE.values())
+    assert {cls for cls in classes_below(RunConfig) if issubclass(cls, NamedCode)} == set(CODE.values())
     assert set(SOURCES) == set(NAMED) == set(SPELLINGS) == set(CODE)
 
 
@@ -413,7 +393,7 @@ def test_a_stored_search_executes_no_code(received):
         _ = source.tuned_experiment.experiment
     assert executed(received) == []
     commands.fedflat("summary", tuned)  # the user names the experiment
-    assert executed(received) == ["evil_method.py.executed"]
+    assert executed(received) == ["evil_method.py"]
     assert source.tuned_experiment.experiment.name == "quick_tuned"
 
 
@@ -434,7 +414,7 @@ def test_trusted_code_imports_no_other_code_of_the_current_folder(tmp_path, monk
     """The user trusts a model that imports a module; the folder of somebody else has another module of this name."""
     become_another_user(tmp_path / "cache", monkeypatch)
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
-    for folder, parts in ((mine, "WIDTH = 9\n"), (theirs, TRACE + "WIDTH = 8\n")):
+    for folder, parts in ((mine, "WIDTH = 9\n"), (theirs, LEAVES_A_TRACE + "WIDTH = 8\n")):
         (folder / "nets").mkdir(parents=True)
         (folder / "nets" / "__init__.py").touch()
         (folder / "nets" / "parts.py").write_text(parts, encoding="utf-8")

@@ -18,6 +18,7 @@ from bench.host.threads import ONE_THREAD
 from fedflat import command_server
 from fedflat.command_server import SERVER, CommandServer
 from tests.places import ROOT
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands run in new processes here")
 
@@ -95,10 +96,7 @@ def test_output_and_exit_code_of_a_command(fedflat, tmp_path):
 
 def begun(run: Path, server: psutil.Process) -> psutil.Process:
     """The fork that trains a run, after its first checkpoint."""
-    deadline = time.monotonic() + 90
-    while not list(run.glob("seed-0.partial-*/checkpoint.safetensors")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: list(run.glob("seed-0.partial-*/checkpoint.safetensors")), 90)
     [fork] = server.children()
     return fork
 

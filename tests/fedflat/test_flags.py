@@ -1,7 +1,7 @@
 """Flags are true or false: "no" is a text, which Python counts as true, and pydantic as false."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import compose
-from tests.annotations import classes
+from tests.annotations import classes_below
 
 X, Y = torch.zeros(4, 3), torch.arange(4) % 2
 WRONG = ["no", "yes", "x", "", 0, 1, 1.0, [], {"a": 1}, np.bool_(True)]
@@ -56,21 +56,16 @@ def test_flags_of_functions_are_used():
         assert len(simulated(progress=None, keep_every_round=True, prox_split=np.bool_(True).item()).global_params) == 1
 
 
-def flags(model: type[BaseModel], known: set[type]) -> Iterator[tuple[type[BaseModel], str]]:
-    """The configurations with flags below a model, and the names of the flags."""
-    known.add(model)
-    for name, field in model.model_fields.items():
-        if field.annotation in (bool, bool | None):
-            yield model, name
-        for cls in classes(field.annotation, *field.metadata):
-            if issubclass(cls, BaseModel) and cls not in known:
-                yield from flags(cls, known)
-
-
 def all_flags() -> list[tuple[type[BaseModel], str]]:
-    known: set[type] = set()
-    roots = [ExperimentFile, *ANALYSES.values(), *KINDS.values()]
-    return [found for root in roots for found in flags(root, known)]
+    """The configurations with flags, and the names of the flags."""
+    kinds = classes_below(ExperimentFile, *ANALYSES.values(), *KINDS.values())
+    return [
+        (kind, name)
+        for kind in kinds
+        if issubclass(kind, BaseModel)
+        for name, field in kind.model_fields.items()
+        if field.annotation in (bool, bool | None)
+    ]
 
 
 @pytest.mark.parametrize(("kind", "name"), all_flags(), ids=lambda one: getattr(one, "__name__", one))

@@ -64,7 +64,7 @@ def test_the_time_limit(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=True)
     text = out.read_text(encoding="utf-8")
     assert text in done.stdout
-    assert "no time was left" in text or "ended after" in text
+    assert "no time was left" in text or "stopped at its limit" in text
     assert float(re.search(r"Measured in (\d+) s", text)[1]) <= 10
 
 

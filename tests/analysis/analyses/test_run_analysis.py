@@ -18,7 +18,6 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.engine.checkpoint import load_state, save_state
 from bench.experiments.experiment import load_experiment
-from bench.experiments.results import custom_analysis
 from bench.input.errors import UserError
 from bench.input.strict_yaml import load_yaml
 from bench.training.run_directory import RunDirectory
@@ -202,15 +201,6 @@ def test_runs_are_found_by_folder_and_named_by_their_cell(tmp_path: Path) -> Non
             find_runs(none)
     with pytest.raises(UserError, match="seed-1' is not a run directory"):
         find_runs(folder)
-
-
-def test_where_the_answer_goes(tmp_path: Path) -> None:
-    runs = tmp_path / "results" / "runs" / "quick" / "a" / "seed-0"
-    place = tmp_path / "results" / "analysis" / "custom" / "quick" / "a" / "seed-0" / "drift.csv"
-    assert custom_analysis(runs, "drift") == place, "not where tables look for the experiment's own"
-    custom = tmp_path / "results" / "runs" / "custom" / "quick" / "a" / "seed-0"
-    assert custom_analysis(custom, "drift") == place
-    assert custom_analysis(tmp_path / "try", "drift") == tmp_path / "try" / "analysis" / "drift.csv"
 
 
 def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from scipy import stats
 
 from analysis.claims.decide import AtLeast, Contrast, Region, decide, every, interval
 from bench.experiments.address import CellAddress
+from tests.analysis.binomial import at_most, deviations
 
 ABOVE = Region(0, strict=True)
 
@@ -153,15 +154,14 @@ def test_false_outcomes_are_at_most_five_percent(others, least):
             }
             false[wrong] += decide(statement, numbers, exact=False).outcome == wrong
     n = RUNS // 4
-    bound = n * 0.05 + 3 * math.sqrt(n * 0.05 * 0.95)
-    assert false["holds"] <= bound
-    assert false["fails"] <= bound
+    assert false["holds"] / n <= at_most(0.05, n)
+    assert false["fails"] / n <= at_most(0.05, n)
 
 
 def test_ninety_five_of_a_hundred_intervals_hold_the_mean():
     rng = np.random.default_rng(18)
     hits = sum(low <= 1 <= high for low, high in (interval(rng.normal(1, 2, size=SEEDS)) for _ in range(RUNS)))
-    assert abs(hits / RUNS - 0.95) <= 3 * math.sqrt(0.95 * 0.05 / RUNS)
+    assert abs(hits / RUNS - 0.95) <= deviations(0.95, RUNS)
 
 
 def test_every_of_one_part_is_this_part():

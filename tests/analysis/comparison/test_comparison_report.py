@@ -64,7 +64,10 @@ def test_counts_are_those_of_the_verdicts(full: Comparison) -> None:
         "better than 2 of 4 (tuned), cannot tell from 1, worse than 1"
     )
     for setting, found in full.by_setting.items():
-        assert of_setting(full, setting) == counts(found["verdict"].tolist())
+        assert dict(zip(found["rival"], found["verdict"], strict=True)) == {
+            "good": WORSE, "like": UNCLEAR, "fedavg": BETTER, "b&d_*": BETTER,
+        }  # fmt: skip
+        assert of_setting(full, setting) == "better than 2 of 4, cannot tell from 1, worse than 1"
         assert of_setting(full, setting) in as_text(full, False)
 
 
@@ -200,8 +203,14 @@ def test_no_accuracy_is_invented_for_diverged_runs() -> None:
 def test_without_any_mean_the_figures_are_empty() -> None:
     rows = complete_runs(LEVELS)
     lose(rows, (rows["partition"] == "iid") == (rows["method"] == "mine"))
-    for figure in figures(compared(rows)):
+    drawn = {figure.name: figure for figure in figures(compared(rows))}
+    for figure in drawn.values():
         figure.figure.draw_without_rendering()
+    for name in ("costs", "flatness"):
+        shown = [line for axes in drawn[name].figure.get_axes() for line in axes.lines if len(line.get_xdata())]
+        assert shown == [], name
+        reason = "Not shown, because all their runs in a setting diverged: MINE, FEDAVG, GOOD, LIKE, B&D_*."
+        assert reason in drawn[name].caption.notes
 
 
 def test_marks_are_those_of_the_verdicts(full: Comparison) -> None:

@@ -8,15 +8,11 @@ from analysis.comparison.baselines import load
 from analysis.comparison.explore import render_explorer
 from analysis.comparison.run_table import curve_table, run_table
 from analysis.report.report import render_page
-from analysis.report.requested import RequestedExperiment
+from tests.analysis.comparison.tiny_grid import requested
 from tests.commands import fedflat, refused
 from tests.places import ROOT
 
 BENCH1D = ROOT / "results" / "baselines" / "bench1d"
-
-
-def requested(folder: Path) -> RequestedExperiment:
-    return RequestedExperiment(str(folder / "little.yaml"), folder / "results")
 
 
 def data_of(page: Path) -> dict:

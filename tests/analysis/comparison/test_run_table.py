@@ -23,16 +23,13 @@ from analysis.report.requested import RequestedExperiment
 from bench.engine.participation import active_clients
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
+from tests.analysis.comparison.tiny_grid import requested
 from tests.analysis.conftest import LITTLE, analyse, train_all
 
 SETTING = {"dataset": "digits", "partition": "dirichlet-0.1", "participation": "4-of-20"}
 LONGER = LITTLE.replace("rounds: 1", "rounds: 6").replace("seeds: [0, 1, 2]", "seeds: [0, 1]") + (
     "evaluation: {every: 2}\nreport: mean_last_2\n"
 )
-
-
-def requested(folder: Path, file: str = "little.yaml") -> RequestedExperiment:
-    return RequestedExperiment(str(folder / file), folder / "results")
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,9 @@ from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS
 from bench.methods.recipe import Components
+from tests.bench.methods.test_compositions import KEEPS_DUALS, NEEDS_DUALS
 from tests.problems import Problem
 
-KEEPS_DUALS = {"feddyn", "feddc", "fedgmt", "fedtoga"}
-NEEDS_DUALS = {"feddyn", "fedgloss"}
 OTHERS = Triple("sam", "feddyn", "momentum")
 SETTING = "dirichlet-0.1/4-of-20"
 

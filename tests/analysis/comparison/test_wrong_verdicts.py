@@ -26,16 +26,13 @@ from analysis.comparison.statistics.operating import (
 from analysis.comparison.statistics.scores import Scores
 from analysis.comparison.statistics.verdicts import BETTER, verdicts
 from bench.files.marked_text import part
+from tests.analysis.binomial import at_most
 from tests.analysis.comparison.frames import complete_runs
 
 DRAWS = 150
 OURS = "the rule of the comparison"
 IN_SETTINGS, EACH = "the rule of the comparison, in single settings", "instead: each single setting corrected by itself"
 BY_RUN = "instead: t-tests of runs, not of seeds, with Holm's correction"
-
-
-def at_most(share: float, draws: int = DRAWS) -> float:
-    return share + 3 * math.sqrt(share * (1 - share) / draws)
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +56,19 @@ def test_the_spread_is_that_of_the_runs(stored: Scores) -> None:
 def test_wrong_verdicts_on_identical_methods_are_rare(correlation: float) -> None:
     rng = np.random.default_rng(4)
     found = rates(RULES, lambda: simulated(Spread(1.0, correlation), 9, 4, 8, rng), DRAWS)
-    assert found[OURS][1] <= at_most(0.05)
-    assert found["one rival at a time, not corrected"][0] <= at_most(0.05)
+    assert found[OURS][1] <= at_most(0.05, DRAWS)
+    assert found["one rival at a time, not corrected"][0] <= at_most(0.05, DRAWS)
     assert found["one rival at a time, not corrected"][1] > found[OURS][1]
-    assert found[IN_SETTINGS][1] <= at_most(0.05)
-    assert found[EACH][1] > at_most(0.05), "four families of tests"
+    assert found[IN_SETTINGS][1] <= at_most(0.05, DRAWS)
+    assert found[EACH][1] > at_most(0.05, DRAWS), "four families of tests"
     if correlation:
-        assert found[BY_RUN][1] > at_most(0.05), "runs with the same seed are not independent"
+        assert found[BY_RUN][1] > at_most(0.05, DRAWS), "runs with the same seed are not independent"
 
 
 def test_wrong_verdicts_on_copies_of_stored_runs_are_rare(stored: Scores) -> None:
     rng = np.random.default_rng(4)
     found = rates({OURS: RULES[OURS]}, lambda: drawn(stored, 9, 10, rng), DRAWS)
-    assert found[OURS][1] <= at_most(0.05)
+    assert found[OURS][1] <= at_most(0.05, DRAWS)
     copy = drawn(stored, 3, 10, rng)
     assert np.isin(copy.values, stored.values).all()
     [source] = {int(np.argwhere((stored.values == value).any(axis=(1, 2)))[0, 0]) for value in copy.values.ravel()}
@@ -103,8 +100,8 @@ def test_other_intervals_are_too_short(stored: Scores) -> None:
 
 def test_the_diagram_is_wrong_as_seldom_as_it_says() -> None:
     [ours, nemenyi] = [float(row[1]) / 100 for row in false_pairs(Spread(1.0, 0.3), 4, DRAWS)]
-    assert ours <= at_most(0.05)
-    assert nemenyi > at_most(0.05)
+    assert ours <= at_most(0.05, DRAWS)
+    assert nemenyi > at_most(0.05, DRAWS)
 
 
 def test_the_document_has_the_tables(stored: Scores) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -25,32 +24,10 @@ from tests.analysis.explorer.frames_by_hand import (
     surfaces,
     with_segmentation,
 )
+from tests.analysis.parsed_page import Parsed
 
 PLOTLY_SHA256 = "aab04dcd9c103a92b18723f8c837712fe820f325d0bcd2421e415e8124a75b9f"
 """Of plotly-gl3d.min.js in the npm package plotly.js-gl3d-dist-min 4.1.1."""
-
-
-class Parsed(HTMLParser):
-    """The elements of a page, its scripts, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_data(self, data: str) -> None:
-        if self.elements and self.elements[-1][0] == "script" and self.scripts and not self.scripts[-1]:
-            self.scripts[-1] = data
-        elif self.elements and self.elements[-1][0] not in ("script", "style"):
-            self.text += data
 
 
 @pytest.fixture(scope="module")

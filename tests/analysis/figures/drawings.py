@@ -35,7 +35,7 @@ def check_bytes_repeat(draw: Callable[[], Figure], folder: Path) -> None:
 
 
 def panels(figure: Figure) -> list[Axes]:
-    return [axes for axes in figure.get_axes() if axes.get_label() != "<colorbar>"]
+    return [axes for axes in figure.get_axes() if axes.get_label() != "<colorbar>" and axes.get_visible()]
 
 
 def texts(figure: Figure) -> list[str]:

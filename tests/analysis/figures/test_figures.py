@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures import draw as figures
-from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, FigureLayout, legend_columns, new_figure, plain_numbers
+from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure, plain_numbers
 from analysis.figures.draw import KINDS
 from analysis.layouts.layout import layout_names
 from analysis.layouts.tidy import Tidy
@@ -99,10 +99,6 @@ def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
     (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}x\n", encoding="utf-8")
     with pytest.raises(UserError, match=f"unknown kind of figure in .*; did you mean '{kind}'"):
         figures.load_figure(str(file), "f")
-
-
-def test_layouts_are_figure_layouts() -> None:
-    assert all(issubclass(layout, FigureLayout) for layout in KINDS.values())
 
 
 @pytest.mark.parametrize(

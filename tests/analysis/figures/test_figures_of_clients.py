@@ -21,7 +21,7 @@ from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
-from tests.analysis.figures.drawings import check_bytes_repeat, check_type
+from tests.analysis.figures.drawings import check_bytes_repeat, check_type, foot, panels
 from tests.tiers import thorough
 
 METHODS = ("fedavg", "fedsam", "fedgf")
@@ -90,16 +90,8 @@ def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
     return tidy_in(tmp_path, quick)
 
 
-def panels(figure: Figure) -> list[Axes]:
-    return [axes for axes in figure.get_axes() if axes.get_label() != "<colorbar>" and axes.get_visible()]
-
-
 def rows_of(axes: Axes) -> list[str]:
     return [label.get_text() for label in axes.get_yticklabels()]
-
-
-def notes(figure: Figure) -> str:
-    return " ".join(text.get_text() for part in [figure, *figure.subfigs] for text in part.texts)
 
 
 EACH = [
@@ -123,7 +115,7 @@ def test_equal_data_gives_equal_bytes(kind: str, fields: dict[str, Any], tidy: T
 def test_type_is_readable_and_missing_methods_are_named(kind: str, fields: dict[str, Any], tidy: Tidy) -> None:
     figure = figures.draw(layout(kind, **fields), tidy)
     check_type(figure)
-    assert "not run: FedGF" in notes(figure)
+    assert "not run: FedGF" in foot(figure)
     assert words(figures.caption(layout(kind, **fields), tidy)).startswith("T. C. ")
 
 

@@ -6,20 +6,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from analysis.figures import draw as figures
 from analysis.figures.base import FigureLayout
 from analysis.figures.draw import KINDS
 from analysis.layouts.tidy import Tidy
-from bench.experiments.address import CellAddress, Setting
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, tidy_in, words, write
-from tests.analysis.figures.drawings import check_bytes_repeat, check_type
+from tests.analysis.figures.drawings import EASY, check_bytes_repeat, check_type, panels
 from tests.tiers import thorough
 
-EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 PANELS = [{"partition": place.partition, "participation": place.participation} for place in (EASY, HARD)]
 METHODS = ("fedavg", "fedsam")
 
@@ -50,10 +48,6 @@ def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
             columns = ["seed", "round", "client", "lambda_max", "residual"]
             write(tmp_path, cell, "client_hessian", pd.DataFrame(clients, columns=columns))
     return tidy_in(tmp_path, quick)
-
-
-def panels(figure: Figure) -> list[Any]:
-    return figure.get_axes()
 
 
 def test_eigenvalues_are_means_over_seeds_by_index(tidy: Tidy) -> None:
@@ -102,7 +96,7 @@ def test_maps_of_clients_and_rounds_share_their_colours(tidy: Tidy) -> None:
     """Seed 0: client c of FedAvg has 2 (c + 1) / r after rounds 1, 5 and 9, FedSAM half of it."""
     chosen = layout("client_eigenvalues", form="map", rounds=[1, 9])
     figure = figures.draw(chosen, tidy)
-    *maps, bar = panels(figure)
+    *maps, bar = figure.get_axes()
     assert [axes.get_title() for axes in maps] == ["FedAvg", "FedSAM", "", ""]
     assert [axes.get_ylabel() for axes in maps] == ["Dirichlet 0.6\nClient", "", "Dirichlet 0.1\nClient", ""]
     for axes, scale in zip(maps, (2, 1, 2, 1), strict=True):

@@ -15,15 +15,14 @@ from analysis.figures.palette import line_look, styles
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.measures.convergence import curves
 from bench.code.trusted_code import trust
-from bench.experiments.address import CellAddress, Setting
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import read_yaml
 from bench.input.errors import UserError
 from fedflat.conformance.template import write_template
 from tests.analysis.conftest import HARD, QUICK, metrics, tidy_in, write
-from tests.analysis.figures.drawings import legend
+from tests.analysis.figures.drawings import EASY, foot, legend, panels
 
-EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 EASY_LINE = {"partition": "dirichlet-0.6", "method": "fedavg", "title": "easy"}
 HARD_LINE = {"partition": "dirichlet-0.1", "method": "fedavg", "title": "hard"}
 OTHER = {"partition": "dirichlet-0.1", "method": "fedsam", "title": "SAM, hard"}
@@ -42,7 +41,7 @@ def test_one_panel_has_a_line_per_setting(kind: str, fields: dict[str, str], rea
     cells = [CellAddress(EASY, "fedavg"), CellAddress(HARD, "fedavg"), CellAddress(HARD, "fedsam")]
     assert list(chosen.cells(realistic.experiment)) == cells
     figure = figures.draw(chosen, realistic)
-    (axes,) = [axes for axes in figure.get_axes() if axes.get_visible()]
+    (axes,) = panels(figure)
     column = fields.get("metric", "test_accuracy")
     mean = curves(realistic.gather("metrics", cells), column)
     for line, cell in zip(axes.lines, cells, strict=True):
@@ -60,7 +59,7 @@ def test_lines_of_different_methods_look_as_everywhere(realistic: Tidy) -> None:
     assert [line.get_color() for line in left.lines] == [looks["fedsam"].colour]
     assert [line.get_color() for line in right.lines] == [look.colour for look in looks.values()]
     assert legend(figure) == ["easy", "SAM, hard"]
-    assert "no perturbations: easy" in " ".join(text.get_text() for part in figure.subfigs for text in part.texts)
+    assert "no perturbations: easy" in foot(figure)
 
 
 def test_lines_of_methods_that_were_not_chosen_are_left_out() -> None:
@@ -121,17 +120,14 @@ def test_lines_that_coincide_are_named_below_the_figure(realistic: Tidy) -> None
         {"kind": "convergence", "title": "T", "caption": "C.", "methods": methods, "panels": panels}
     )
 
-    def note() -> str:
-        figure = figures.draw(chosen, realistic)
-        return " ".join(text.get_text() for part in figure.subfigs for text in part.texts).replace("\n", " ")
-
-    assert "coincide" not in note()
+    assert "coincide" not in foot(figures.draw(chosen, realistic))
     averaged, sam = (realistic.path("metrics", CellAddress(HARD, method)) for method in ("fedavg", "fedsam"))
     frame = pd.read_csv(sam).assign(test_accuracy=pd.read_csv(averaged)["test_accuracy"] + 0.01)
     frame.to_csv(sam, index=False)
-    assert "lines that coincide, within their width: FedAvg and FedSAM (Dirichlet 0.1, 4 of 20 clients)" in note()
+    named = "lines that coincide, within their width: FedAvg and FedSAM (Dirichlet 0.1, 4 of 20 clients)"
+    assert named in foot(figures.draw(chosen, realistic))
     frame.assign(test_accuracy=frame["test_accuracy"] + 2).to_csv(sam, index=False)
-    assert "coincide" not in note()
+    assert "coincide" not in foot(figures.draw(chosen, realistic))
 
 
 @pytest.mark.parametrize(
@@ -155,6 +151,5 @@ def test_lines_coincide_if_their_axes_show_it(
     panels = [{"partition": "dirichlet-0.1", "participation": "4-of-20"}]
     given = {"title": "T", "caption": "C.", "methods": ["fedavg", "fedsam"], "panels": panels, **fields}
     figure = figures.draw(KINDS[given["kind"]].parse(given), tidy_in(tmp_path, quick))
-    foot = " ".join(text.get_text() for part in figure.subfigs for text in part.texts)
-    assert ("coincide" in foot) == coincide
+    assert ("coincide" in foot(figure)) == coincide
     assert len(figure.get_axes()) == (1 if fields["kind"] == "curves" else 2), "one of them invisible"

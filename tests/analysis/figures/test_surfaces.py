@@ -54,7 +54,15 @@ def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> 
     plane = pd.read_csv(realistic.results / f"analysis/quick/{cell.path}/surface.csv")
     plane.loc[:5, "loss"] = np.inf
     write(realistic.results, cell, "surface", plane[["seed", "a", "b", "loss", "error"]])
-    figures.draw(layout, realistic)
+    figure = figures.draw(layout, realistic)
+    figure.draw_without_rendering()
+    deep = panels(figure)[::2]
+    assert [axes.get_title() for axes in deep] == ["FedAvg", "FedSAM", "FedGAMMA", "FedLESAM-D"]
+    finite = pd.concat(
+        pd.read_csv(realistic.path("surface", CellAddress(HARD, method))).query("seed == 0")["loss"]
+        for method in ("fedavg", "fedsam", "fedgamma", "fedlesam_d")
+    ).replace(np.inf, np.nan)
+    assert [axes.get_zlim()[1] for axes in deep] == pytest.approx([finite.max()] * 4), "infinite losses are cut off"
 
 
 def test_the_caption_of_a_surface_in_bf16_says_how_exact_it_is(realistic: Tidy) -> None:

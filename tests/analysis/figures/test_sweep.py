@@ -8,20 +8,18 @@ import matplotlib.axes
 import pandas as pd
 import pytest
 import yaml
-from matplotlib.figure import Figure
 
 from analysis.figures import draw as figures
 from analysis.figures.training.sweep import SweepLayout
 from analysis.layouts.protocol import with_requested_value
 from analysis.layouts.tidy import Tidy
-from bench.experiments.address import CellAddress, Setting
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
-from tests.analysis.figures.drawings import legend
+from tests.analysis.figures.drawings import EASY, foot, legend, panels
 
-EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 POINTS = [{"x": 0.1, "select": {"partition": "dirichlet-0.1"}}, {"x": 0.6, "select": {"partition": "dirichlet-0.6"}}]
 PANEL = {"x": "α", "select": {"participation": "4-of-20"}, "points": POINTS}
 
@@ -29,10 +27,6 @@ PANEL = {"x": "α", "select": {"participation": "4-of-20"}, "points": POINTS}
 def layout(*panels: dict[str, Any], **fields: Any) -> SweepLayout:
     given = {"kind": "sweep", "title": "T", "caption": "C.", "methods": ["fedavg", "fedsam"], "panels": list(panels)}
     return SweepLayout.parse({**given, **fields}, "sweep")
-
-
-def panels(figure: Figure) -> list[matplotlib.axes.Axes]:
-    return [axes for axes in figure.get_axes() if axes.get_visible()]
 
 
 def line(axes: matplotlib.axes.Axes, k: int = 0) -> list[tuple[float, float]]:
@@ -149,8 +143,7 @@ def test_a_cell_of_which_a_run_diverged_has_no_point_and_is_named(two: Tidy, tmp
     figure = figures.draw(layout(PANEL), two)
     (axes,) = panels(figure)
     assert [line(axes, 0), line(axes, 1)] == [[(0.1, 65), (0.6, 80)], [(0.6, 92)]]
-    foot = " ".join(text.get_text() for part in figure.subfigs for text in part.texts)
-    assert "diverged (no point): FedSAM (1 of 4 runs)" in " ".join(foot.split())
+    assert "diverged (no point): FedSAM (1 of 4 runs)" in foot(figure)
 
 
 def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, quick: Experiment) -> None:
@@ -198,8 +191,7 @@ def test_a_panel_of_one_method_has_a_line_per_setting(two: Tidy) -> None:
     figure = figures.draw(layout({**panel, "points": points}, methods=["fedlesam"]), two)
     (axes,) = panels(figure)
     assert [line(axes, 0), line(axes, 1)] == [[(1, 10), (2, 20)], [(1, 50), (2, 60)]]
-    (legend,) = [one for part in [figure, *figure.subfigs] for one in part.legends]
-    assert [text.get_text() for text in legend.get_texts()] == ["α = 0.1", "α = 0.6"]
+    assert legend(figure) == ["α = 0.1", "α = 0.6"]
     figures.save(figure, two.results / "shown")
     with pytest.raises(UserError, match="a panel with settings must have one method"):
         layout({**panel, "points": points, "methods": None}, methods=["fedlesam", "fedsam"])

@@ -9,20 +9,14 @@ import torch
 from torch import Tensor
 
 from analysis.measures import landscape
-from analysis.measures.directions import Family, filter_normalised_directions
+from analysis.measures.directions import Family
 from analysis.measures.landscape import Prepared, axis_around, chunks, points_together, score, symmetric_axis
 from bench.engine.objective import Objective
 from bench.input.errors import UserError
-from bench.numerics.streams import torch_stream
 from tests.conftest import in_batches
 
 Samples = tuple[Tensor, Tensor]
 GRID = list(product(symmetric_axis(0.3, 5), repeat=2))
-
-
-@pytest.fixture
-def plane(cnn: Objective, trained: Tensor) -> Family:
-    return Family(trained, filter_normalised_directions(cnn.layout, trained, torch_stream(0, "test")))
 
 
 def test_scores_are_what_the_coordinates_say(cnn: Objective, trained: Tensor, plane: Family, digits: Samples) -> None:

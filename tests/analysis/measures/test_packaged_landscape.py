@@ -10,20 +10,14 @@ import torch
 from loss_landscapes.metrics import Loss
 from torch import Tensor, nn
 
-from analysis.measures.directions import Family, filter_normalised_directions
+from analysis.measures.directions import Family
 from analysis.measures.landscape import Grid, score
 from analysis.measures.packaged_landscape import packaged_scores
 from bench.engine.objective import Objective
-from bench.numerics.streams import torch_stream
 from tests.analysis.measures.progress import Progress
 from tests.conftest import in_batches
 
 Samples = tuple[Tensor, Tensor]
-
-
-@pytest.fixture
-def plane(cnn: Objective, trained: Tensor) -> Family:
-    return Family(trained, filter_normalised_directions(cnn.layout, trained, torch_stream(0, "test")))
 
 
 def axis(first: float, last: float, n: int) -> Sequence[float]:

@@ -16,6 +16,7 @@ from analysis.measures.paired import (
     sign_flip_corrected,
     sign_flip_limit,
 )
+from tests.analysis.binomial import at_most
 
 values = st.floats(-100, 100, allow_nan=False).map(lambda v: round(v, 6))
 several = st.lists(values, min_size=3, max_size=20).map(np.array)
@@ -200,7 +201,7 @@ def test_corrected_sign_flips_are_wrong_as_seldom_as_they_say_and_find_more_than
         any_wrong += (sign_flip_corrected(d) < 0.05).any()
         ours += (sign_flip_corrected(d + 2) < 0.05).sum()
         holms += (holm([sign_flip(column) for column in (d + 2).T]) < 0.05).sum()
-    assert any_wrong / draws < 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
+    assert any_wrong / draws < at_most(0.05, draws)
     assert ours > 1.2 * holms
 
 

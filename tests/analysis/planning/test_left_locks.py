@@ -50,7 +50,7 @@ def test_locks_of_killed_processes_are_removed(folder):
     process.communicate()
 
 
-def test_locks_stay_while_another_process_is_at_work(folder, monkeypatch):
+def test_locks_stay_while_another_process_is_at_work(folder):
     """Also if a second one has begun and ended meanwhile."""
     first = at_work(folder)
     (folder / "locks" / "0.output.lock").write_text("results/a.csv\n", encoding="utf-8")
@@ -71,5 +71,6 @@ def test_nothing_is_removed_where_locks_do_not_hold_between_machines(folder, mon
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
-    (tmp_path / "file").touch()
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
     begin_work(tmp_path / "file" / ".snakemake")
+    assert [file.read_text(encoding="utf-8") for file in tmp_path.iterdir()] == ["in the way"]

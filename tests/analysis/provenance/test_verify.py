@@ -17,7 +17,6 @@ from PIL import Image
 
 from analysis.provenance.verdict import Verdict
 from analysis.provenance.verify import find, verify_run
-from bench.code import trusted_code
 from bench.data.partitions.base import partition_hash
 from bench.engine.checkpoint import load_state, save_state
 from bench.experiments.experiment import load_experiment
@@ -28,6 +27,7 @@ from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
 from tests.commands import fedflat
 from tests.problems import train
+from tests.strangers import become_another_user
 
 CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
@@ -378,8 +378,7 @@ def test_code_in_a_run_is_executed_only_if_trusted(tmp_path, monkeypatch):
     cell = load_experiment("quick", {**SAVED, "model": f"{tmp_path / 'net.py'}:build"}).cell(CELL)
     run = train(cell.runs[0], tmp_path / "run", CPU).path
     assert "computed again with the same bits" in str(verified(run)), "code of this user's own experiments"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another user's"))
-    monkeypatch.setattr(trusted_code, "_trusted", set())
+    become_another_user(tmp_path / "another user's", monkeypatch)
     verdict = verified(run)
     assert verdict.verified == ["11 files"]
     assert "--trust" in verdict.unverified[0]

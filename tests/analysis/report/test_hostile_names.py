@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,6 +17,7 @@ from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.input.errors import UserError
+from tests.analysis.parsed_page import Parsed
 
 NAME = "<img src=x onerror=alert(1)>"
 TEXT = f"{NAME} \"' onload=alert(2) & </title></td><script>alert(3)</script> | `x` {{}}\n<b>new line</b> {NAME}"
@@ -58,23 +58,6 @@ def rendered(hostile: RequestedExperiment) -> list[Path]:
     return [*files, render_page(hostile)]
 
 
-class Elements(HTMLParser):
-    """The elements of a page with their attributes, and the text that it shows."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "nav", "ul", "li", "a", "section", "div",
     "table", "thead", "tbody", "tr", "th", "td", "strong", "u", "sub", "figure", "img", "figcaption",
@@ -86,15 +69,15 @@ def test_pages_contain_only_their_own_elements(rendered: list[Path]) -> None:
     pages = [file for file in rendered if file.suffix == ".html"]
     assert len(pages) == 3
     for page in pages:
-        elements = Elements(page.read_text(encoding="utf-8"))
-        assert {tag for tag, _ in elements.found} <= TAGS
-        assert {name for _, attributes in elements.found for name in attributes} <= ATTRIBUTES
-        assert elements.text.count(TEXT) >= 5, "the texts are shown as they are"
+        parsed = Parsed(page.read_text(encoding="utf-8"))
+        assert {tag for tag, _ in parsed.elements} <= TAGS
+        assert {name for _, attributes in parsed.elements for name in attributes} <= ATTRIBUTES
+        assert parsed.text.count(TEXT) >= 5, "the texts are shown as they are"
 
 
 def test_links_and_images_lead_to_the_files(rendered: list[Path]) -> None:
     page = rendered[-1]
-    elements = Elements(page.read_text(encoding="utf-8")).found
+    elements = Parsed(page.read_text(encoding="utf-8")).elements
     targets = [attributes[key] for _, attributes in elements for key in ("href", "src") if key in attributes]
     anchors = {f"#{attributes['id']}" for _, attributes in elements if "id" in attributes}
     assert {target for target in targets if target.startswith("#")} == anchors

@@ -26,14 +26,10 @@ from analysis.verdicts.operating import (
 )
 from analysis.verdicts.verdict import verdict
 from bench.files.marked_text import part
+from tests.analysis.binomial import at_most, deviations
 from tests.tiers import thorough
 
-DEVIATIONS = 3
 """How many binomial deviations a simulated share may exceed what it must not exceed."""
-
-
-def at_most(share: float, draws: int = DRAWS) -> float:
-    return share + DEVIATIONS * math.sqrt(share * (1 - share) / draws)
 
 
 CORRELATIONS = (0, 0.5, 0.8, 1)
@@ -48,9 +44,9 @@ CASES = [
 def test_false_verdicts_are_rare(case: Case) -> None:
     for gap, shares in zip(GAPS, simulate(case, GAPS), strict=True):
         if gap >= MARGIN:
-            assert shares.agrees <= at_most(0.05), f"a gap of {gap} agrees"
+            assert shares.agrees <= at_most(0.05, DRAWS), f"a gap of {gap} agrees"
         if gap <= MARGIN:
-            assert shares.differs <= at_most(0.05), f"a gap of {gap} differs"
+            assert shares.differs <= at_most(0.05, DRAWS), f"a gap of {gap} differs"
 
 
 @pytest.mark.parametrize("k", [3, 5, 10])
@@ -58,7 +54,7 @@ def test_false_verdicts_are_rare(case: Case) -> None:
 @pytest.mark.parametrize("std", STDS)
 def test_false_verdicts_are_rare_with_printed_deviations_over_unstated_seeds(std: float, rho: float, k: int) -> None:
     [shares] = simulate(Case(std, 3, rho, papers_seeds=k, stated=False, printed=True), [MARGIN])
-    assert max(shares.agrees, shares.differs) <= at_most(0.05)
+    assert max(shares.agrees, shares.differs) <= at_most(0.05, DRAWS)
 
 
 def test_pooled_degrees_of_freedom_that_ignore_correlation_would_be_wrong() -> None:
@@ -106,7 +102,7 @@ def test_the_simulation_is_the_integral(std: float, n: int, m: int) -> None:
     gaps = (0.0, 1.0, 2.0)
     for gap, shares in zip(gaps, simulate(Case(std, n, correlation=1, papers_seeds=m), gaps), strict=True):
         for share, exact in zip((shares.agrees, shares.differs), integral(std, n, m, gap), strict=True):
-            assert abs(share - exact) <= DEVIATIONS * math.sqrt(exact * (1 - exact) / DRAWS) + 1e-4
+            assert abs(share - exact) <= deviations(exact, DRAWS) + 1e-4
 
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 2.0])

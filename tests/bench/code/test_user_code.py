@@ -8,35 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from bench.code import trusted_code
 from bench.code.modules import checked_imports, found
 from bench.code.named_code import require_trusted_names, trust_file, trust_named
 from bench.code.trusted_code import UntrustedCodeError, is_trusted, trust
 from bench.code.user_code import run_file
 from bench.input.errors import UserError
-
-EVIL = "open(__file__ + '.executed', 'w').close()\n"
+from tests.strangers import LEAVES_A_TRACE, become_another_user, executed
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch) -> Path:
     """The current folder of a user who trusts nothing."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(trusted_code, "_trusted", set())
+    become_another_user(tmp_path / "cache", monkeypatch)
     folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
 
 
-def written(file: Path, text: str = EVIL) -> Path:
+def written(file: Path, text: str = LEAVES_A_TRACE) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return file
-
-
-def executed(folder: Path) -> list[str]:
-    return sorted(str(trace.relative_to(folder)) for trace in folder.rglob("*.executed"))
 
 
 def test_only_trusted_content_is_executed(folder):
@@ -90,12 +83,15 @@ def test_an_experiment_names_code_in_every_spelling(spelling, folder):
     assert executed(folder) == []
 
 
-def test_what_is_no_code_is_not_read(folder):
-    written(folder / "a.txt")
+def test_what_is_no_code_is_not_trusted(folder):
+    """Other files, text that looks like a reference, and files that do not exist."""
+    text = written(folder / "a.txt")
     trust_named(
         {"file": "a.txt", "title": "a: b", "n": 3, "other": ["x:y", None, {"module": "absent", "file": "b.py"}]}
     )
     require_trusted_names({"file": "absent.py", "model": "absent:f"}, "this")
+    assert not is_trusted(text.read_bytes())
+    assert executed(folder) == []
 
 
 def test_trust_includes_what_is_imported_from_the_current_folder(folder):
@@ -141,7 +137,7 @@ def test_bytecode_of_somebody_else_is_not_used(folder):
     helper = written(folder / "helper.py", "VALUE = 1\n")
     cached = Path(importlib.util.cache_from_source(str(helper)))
     cached.parent.mkdir()
-    evil = compile(EVIL + "VALUE = 2\n", str(helper), "exec")
+    evil = compile(LEAVES_A_TRACE + "VALUE = 2\n", str(helper), "exec")
     assert marshal.dumps(evil)
     cached.write_bytes(_code_to_hash_pyc(evil, importlib.util.source_hash(helper.read_bytes()), False))
     source = b"import helper\nVALUE = helper.VALUE\n"

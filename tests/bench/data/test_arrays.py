@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from bench.code import trusted_code
 from bench.code.named_code import trust_named
 from bench.data import cache
 from bench.data.partitions import parse_partition
@@ -25,6 +24,7 @@ from bench.training.run_setup import RunSetup
 from fedflat import load_run
 from tests.commands import fedflat
 from tests.problems import train
+from tests.strangers import become_another_user
 
 CPU = torch.device("cpu")
 WRITERS = np.array([f"writer {k % 7}" for k in range(901)])
@@ -287,8 +287,7 @@ def test_training_and_test_samples_are_of_one_call(tmp_path, monkeypatch):
 def test_a_function_in_a_run_of_others_is_not_called(cell, tmp_path, monkeypatch):
     """Its code must be trusted; a configuration that names code outside of the run is refused."""
     path = train(cell.runs[0], tmp_path / "run", CPU).path
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another user"))
-    monkeypatch.setattr(trusted_code, "_trusted", set())
+    become_another_user(tmp_path / "another user", monkeypatch)
     with pytest.raises(UserError, match=r"data set file '.*dataset.py' is code that no experiment here has"):
         _ = RunDirectory(path).config
     assert load_run(path, trust=True).config.dataset.label == "waves"

@@ -6,7 +6,6 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bench.data.dataset import Samples
 from bench.data.partitions.base import partition_hash
 from bench.data.partitions.dirichlet import Dirichlet
 from bench.data.partitions.even import IID
@@ -16,14 +15,10 @@ from bench.engine.batches import EpochBatches, LocalSteps, StepBatches
 from bench.engine.participation import Participation, active_clients
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream, torch_seed
+from tests.bench.data.labelled import samples
 
 TRAIN = Digits().load().train
 LABELS = TRAIN.labels
-
-
-def labelled(labels: np.ndarray) -> Samples:
-    """Images that nobody looks at, with these labels."""
-    return Samples(np.zeros((len(labels), 1, 1, 1), np.uint8), labels)
 
 
 def test_digits_are_scikit_learns():
@@ -96,7 +91,7 @@ def test_smaller_alpha_is_more_heterogeneous():
 def test_dirichlet_proportions_are_the_clients_own():
     """While no class is exhausted, counts follow a client's own Dirichlet draw: their variance is that of Dir(α)."""
     labels = np.repeat(np.arange(10), 5000)
-    split = Dirichlet(clients=250, alpha=0.6).split(labelled(labels), numpy_stream(1, "p"))
+    split = Dirichlet(clients=250, alpha=0.6).split(samples(labels), numpy_stream(1, "p"))
     early = np.array([np.bincount(labels[i], minlength=10) / len(i) for i in split])
     assert early.mean() == pytest.approx(0.1)
     expected = 0.1 * 0.9 / (10 * 0.6 + 1)
@@ -111,7 +106,7 @@ def test_more_classes_than_there_are_is_refused():
 def test_a_client_without_images_is_refused():
     labels = np.repeat(np.arange(2), [2, 50])
     with pytest.raises(UserError, match="leaves one of 10 clients without images"):
-        Pathological(clients=10, classes_per_client=1).split(labelled(labels), numpy_stream(0, "p"))
+        Pathological(clients=10, classes_per_client=1).split(samples(labels), numpy_stream(0, "p"))
 
 
 def test_more_clients_than_images_is_refused():

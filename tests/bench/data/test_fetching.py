@@ -3,7 +3,6 @@
 import hashlib
 import shutil
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,17 +18,6 @@ from tests.bench.data.published_copies import (
     packed,
     write_copy,
 )
-from tests.file_server import served
-
-
-@pytest.fixture
-def store(tmp_path) -> Iterator[tuple[Path, str]]:
-    """A folder, and the address at which its files are served."""
-    folder = tmp_path / "store"
-    folder.mkdir()
-
-    with served(folder) as address:
-        yield folder, address
 
 
 def serve(source: type[Published], address: str, monkeypatch: pytest.MonkeyPatch) -> None:

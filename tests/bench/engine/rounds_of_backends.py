@@ -1,8 +1,13 @@
 """Rounds by a back end, and the comparison of the states that they reach."""
 
-import torch
+from collections.abc import Iterable, Mapping, Sequence
 
-from bench.engine.federation import FederationState
+import pytest
+import torch
+from torch import Tensor
+
+from bench.engine.federation import Federation, FederationState
+from bench.engine.local import Backend
 from bench.experiments.experiment import load_experiment
 from bench.training.run_setup import RunSetup
 from tests.problems import joint_round
@@ -21,6 +26,42 @@ def close(a: FederationState, b: FederationState) -> None:
     pairs += [(name, v, b.clients[i][name]) for i, vectors in a.clients.items() for name, v in vectors.items()]
     for name, one, other in pairs:
         assert torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE), name
+
+
+def bits(vectors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, tuple[int, ...], bytes]]:
+    """Exactly what tensors hold, NaNs included."""
+    return {
+        name: (v.dtype, tuple(v.shape), v.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        for name, v in vectors.items()
+    }
+
+
+def same_bits(a: FederationState, b: FederationState) -> bool:
+    """Whether two states are equal: round, model, server, and clients in the same order."""
+    one, other = (
+        (state.round, bits({"w": state.w}), bits(state.server), [(i, bits(own)) for i, own in state.clients.items()])
+        for state in (a, b)
+    )
+    return one == other
+
+
+def share_of_update(a: FederationState, b: FederationState, start: Tensor) -> float:
+    """The distance of two models, relative to the way of the first one from the start."""
+    return float((a.w - b.w).norm() / (a.w - start).norm())
+
+
+def follow_the_loop(federation: Federation, participants: Iterable[Sequence[int]], backend: Backend) -> FederationState:
+    """Rounds by the loop and by another back end, whose last state is returned.
+
+    In each round all measurements and all vectors are equal up to rounding.
+    """
+    loop = other = federation.start(federation.objective.initial())
+    for active in participants:
+        loop, expected = federation.run_round(loop, active)
+        other, measured = federation.run_round(other, active, backend=backend)
+        assert measured == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+        close(loop, other)
+    return other
 
 
 NETWORKS = {

@@ -15,33 +15,33 @@ from bench.engine.backends.loop import Loop
 from bench.engine.backends.parallel import Parallel
 from bench.engine.backends.rows import leaves, pack
 from bench.engine.batches import EpochBatches
-from bench.engine.federation import FederationState
 from bench.engine.local import Backend
 from bench.engine.method_costs import example
 from bench.host.torch_device import prepare_device
 from bench.methods.base import CannotBatchError, Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
-from tests.bench.engine.rounds_of_backends import CPU, NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
+from tests.bench.engine.rounds_of_backends import (
+    CPU,
+    NETWORKS,
+    SINGLE,
+    benches,
+    follow_the_loop,
+    rounds,
+    same_bits,
+    share_of_update,
+)
 from tests.problems import Problem
 from tests.tiers import METHODS
 
 
 def follow(backend: Backend, method: str, plan: str, device: torch.device) -> None:
-    """Rounds by the loop and by another back end: all measurements and all vectors are equal up to rounding.
-
-    Clients are of unequal size; with epochs their mini-batches differ in size, and their numbers of steps, too.
-    """
+    """Clients are of unequal size; with epochs their mini-batches differ in size, and their numbers of steps, too."""
     problem, values = Problem(1, rounds=6), example(CATALOG[method])
     federation = problem.federation(method, values, device=device, clip=2.0, weight_decay=0.01, lr_decay=0.95)
     if plan == "epochs":
         federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
-    loop = other = federation.start(federation.objective.initial())
-    for active in problem.some():
-        loop, expected = federation.run_round(loop, active)
-        other, measured = federation.run_round(other, active, backend=backend)
-        assert measured == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
-    close(loop, other)
+    follow_the_loop(federation, problem.some(), backend)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -59,14 +59,6 @@ def test_cohorts_and_graphs_follow_the_loop_on_a_gpu(backend, method, plan):
     follow(backend(), method, plan, prepare_device("cuda", 1))
 
 
-def same_bits(a: FederationState, b: FederationState) -> bool:
-    """Whether two states are equal: model, server and clients."""
-    assert (a.round, a.server.keys(), a.clients.keys()) == (b.round, b.server.keys(), b.clients.keys())
-    pairs = [(a.w, b.w), *((v, b.server[name]) for name, v in a.server.items())]
-    pairs += [(v, b.clients[i][name]) for i, vectors in a.clients.items() for name, v in vectors.items()]
-    return all(torch.equal(one, other) for one, other in pairs)
-
-
 @pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("method", ["fedsam", "mimelite"])
 def test_a_cohort_draws_what_the_loop_draws(method, changes):
@@ -75,7 +67,7 @@ def test_a_cohort_draws_what_the_loop_draws(method, changes):
     start = bench.objective.initial()
     [loop], [cohort] = (rounds([(bench, start)], backend) for backend in (Loop(), Cohort()))
     limit = SINGLE if changes != NETWORKS["bf16"] else 0.15  # with 8 bits of mantissa
-    assert float((loop.w - cohort.w).norm() / (loop.w - start).norm()) < limit
+    assert share_of_update(loop, cohort, start) < limit
 
 
 def side_by_side(clients: int) -> Parallel:
@@ -204,7 +196,7 @@ def test_the_memory_format_of_images_is_rounding(channels_last):
     [plain] = rounds([(bench, start)], Loop())
     bench.objective.channels_last = channels_last
     [other] = rounds([(bench, start)], Loop())
-    assert float((plain.w - other.w).norm() / (plain.w - start).norm()) < SINGLE
+    assert share_of_update(plain, other, start) < SINGLE
 
 
 def test_plans_survive_being_packed():
@@ -270,8 +262,4 @@ def test_models_that_look_across_a_mini_batch_follow_the_loop():
     federation = Problem(1).federation("fedsam", {"rho": 0.1}, model=model)
     federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 3, seed=3)
     assert not federation.local.is_separable
-    loop = cohort = federation.start(federation.objective.initial())
-    for _ in range(3):
-        loop, _ = federation.run_round(loop, [0, 3])  # 5 and 11 samples: short batches of two
-        cohort, _ = federation.run_round(cohort, [0, 3], backend=Cohort())
-    close(loop, cohort)
+    follow_the_loop(federation, [[0, 3]] * 3, Cohort())  # 5 and 11 samples: short batches of two

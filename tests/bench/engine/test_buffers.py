@@ -1,5 +1,6 @@
 """Models with buffers: what a step, a round, a run and an analysis make of BatchNorm's statistics."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
@@ -67,11 +68,13 @@ def federation(
     return Federation(method_, objective, device_data, FullBatches(split, STEPS), SIZES, settings, 0)
 
 
-def by_torch(client: int, model: nn.Module | None = None) -> nn.Module:
-    """Local training as a user would write it."""
+def by_torch(client: int, model: nn.Module | None = None, frozen: Sequence[str] = ()) -> nn.Module:
+    """Local training of a model, some parts of which may be frozen, as a user would write it."""
     model = deepcopy(model or network()).train()
+    for part in frozen:
+        model.get_submodule(part).eval()
     x, y = (part.split(SIZES)[client] for part in data())
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    sgd = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for _ in range(STEPS):
         sgd.zero_grad()
         F.cross_entropy(model(x), y).backward()

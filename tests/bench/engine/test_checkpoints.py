@@ -15,10 +15,12 @@ from bench.engine.federation import FederationState
 from bench.engine.method_costs import example
 from bench.host.memory import Budgets
 from bench.methods.catalog import CATALOG
-from tests.bench.engine.test_client_store import CPU, IN_FILE, bits
+from tests.bench.engine.rounds_of_backends import bits, same_bits
+from tests.bench.engine.test_client_store import CPU, IN_FILE
 from tests.bench.training.small_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
 from tests.commands import run, start
 from tests.problems import Problem, train
+from tests.waiting import wait_for
 
 
 def trained(tmp_path, rounds: int, budgets: Budgets = IN_FILE, method: str = "fedlesam_s"):
@@ -31,17 +33,6 @@ def trained(tmp_path, rounds: int, budgets: Budgets = IN_FILE, method: str = "fe
     for active in problem.some()[:rounds]:
         state, _ = federation.run_round(state, active)
     return problem, federation, state, Checkpoint(tmp_path, store)
-
-
-def same(a: FederationState, b: FederationState) -> bool:
-    clients = [{i: bits(vectors) for i, vectors in state.clients.items()} for state in (a, b)]
-    return (
-        a.round == b.round
-        and torch.equal(a.w, b.w)
-        and bits(a.server) == bits(b.server)
-        and clients[0] == clients[1]
-        and list(a.clients) == list(b.clients)
-    )
 
 
 @pytest.mark.parametrize("budgets", [IN_FILE, Budgets(), Budgets(host=800)], ids=str)
@@ -58,7 +49,7 @@ def test_what_a_kill_leaves_at_any_time_is_the_last_checkpoint(budgets, tmp_path
             if damaged:
                 again.newest.write_bytes(flipped(again.newest.read_bytes()))
             said = []
-            assert same(again.load(CPU, said.append)[0], saved[-1 - damaged])
+            assert same_bits(again.load(CPU, said.append)[0], saved[-1 - damaged])
             assert len(said) == damaged
             shutil.rmtree(left)
 
@@ -137,11 +128,7 @@ def test_kill_9_with_client_states_in_the_file(tmp_path):
     again = ["python", str(tmp_path / "train.py")]
     assert run([*again, str(tmp_path / "undisturbed")]).returncode == 0
     killed = start([*again, str(tmp_path / "killed")], tmp_path, os.environ, [tmp_path / "printed"] * 2)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("killed.partial-*/checkpoint.safetensors")):
-        assert killed.is_alive(), "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_for(lambda: list(tmp_path.glob("killed.partial-*/checkpoint.safetensors")), alive=killed.is_alive)
     time.sleep(0.1)
     killed.kill()
     killed.join()

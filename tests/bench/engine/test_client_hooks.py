@@ -17,7 +17,7 @@ from bench.methods.perturbations.sam import SAM
 from bench.methods.recipe import Components, Recipe
 from bench.models.dropout import Dropout, KeyedDraws
 from bench.models.network import cross_entropy
-from tests.bench.engine.rounds_of_backends import close
+from tests.bench.engine.rounds_of_backends import follow_the_loop
 from tests.problems import Problem
 from tests.tape import Tapes
 
@@ -103,13 +103,8 @@ def in_epochs(recipe: Recipe):
 @pytest.mark.parametrize("backend", BACKENDS[1:], ids=NAMES[1:])
 @pytest.mark.parametrize("components", [{"loss": Distilled}, {"correction": Records}], ids=["teacher", "records"])
 def test_every_back_end_follows_the_loop(components, backend):
-    federation, other_backend = in_epochs(own(**components)), backend()
-    loop = other = federation.start(federation.objective.initial())
-    for active in ([0, 1], [1, 3], [0, 1, 2, 3], [2], [0, 1, 2, 3]):
-        loop, expected = federation.run_round(loop, active)
-        other, measured = federation.run_round(other, active, backend=other_backend)
-        assert measured == pytest.approx(expected, rel=1e-8, abs=1e-8)
-    close(loop, other)
+    participants = [[0, 1], [1, 3], [0, 1, 2, 3], [2], [0, 1, 2, 3]]
+    follow_the_loop(in_epochs(own(**components)), participants, backend())
 
 
 # Teachers.

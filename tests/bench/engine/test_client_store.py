@@ -24,20 +24,13 @@ from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.models.architectures.lenet import LeNet
+from tests.bench.engine.rounds_of_backends import bits
 from tests.bench.training.small_runs import config, contents
 from tests.problems import Problem, train
 from tests.tiers import METHODS
 
 CPU = torch.device("cpu")
 IN_FILE = Budgets(device=0, host=0)
-
-
-def bits(vectors) -> dict[str, tuple[torch.dtype, tuple[int, ...], bytes]]:
-    """Exactly what tensors hold, NaNs included."""
-    return {
-        name: (v.dtype, tuple(v.shape), v.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-        for name, v in vectors.items()
-    }
 
 
 def places(clients: ClientStates) -> set[str]:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 import fedflat
 from bench.code.trusted_code import trust
@@ -19,7 +18,7 @@ from bench.models.dropout import Dropout
 from bench.models.frozen_parts import freeze, frozen_parts
 from bench.models.network import cross_entropy, has_buffers
 from bench.training.run_directory import RunDirectory
-from tests.bench.engine.test_buffers import CPU, SIZES, STEPS, check_that_it_is_resumed, data, federation, started
+from tests.bench.engine.test_buffers import CPU, STEPS, by_torch, check_that_it_is_resumed, clients, federation, started
 from tests.problems import train
 
 
@@ -40,24 +39,11 @@ def network(*frozen: str) -> nn.Sequential:
     return model
 
 
-def trained_by_torch(client: int) -> nn.Module:
-    """The steps of a client whose first part is frozen, as a user would write them."""
-    model = network("0").train()
-    model[0].eval()
-    x, y = (part.split(SIZES)[client] for part in data())
-    sgd = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
-    for _ in range(STEPS):
-        sgd.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        sgd.step()
-    return model
-
-
 @pytest.mark.parametrize("mode", ["average", "local"])
 def test_statistics_of_a_frozen_part_stay_and_are_not_sent(mode):
     fed = federation(mode=mode, model=network("0"))
     state, row = fed.run_round(started(fed), [1])
-    expected = trained_by_torch(1)
+    expected = by_torch(1, network("0"), frozen=["0"])
     assert torch.allclose(state.w, torch.cat([p.reshape(-1) for p in expected.parameters() if p.requires_grad]))
     assert state.server[BUFFERS].numel() == 11, "of the trained part: mean, variance, and a count"
     assert torch.allclose(state.server[BUFFERS][:5], expected[1][1].running_mean)
@@ -83,8 +69,7 @@ def test_without_other_buffers_a_model_is_one_without_buffers():
         assert BUFFERS not in one.upload
     assert federation(mode="average", model=network("0", "1")).objective.buffers is None
     for option in ({}, {"buffers": "average"}):
-        clients = list(zip(*(part.split(SIZES) for part in data()), strict=True))
-        result = fedflat.simulate("fedavg", model, clients, rounds=1, local_steps=2, lr=0.1, **option)
+        result = fedflat.simulate("fedavg", model, clients(), rounds=1, local_steps=2, lr=0.1, **option)
         assert result.history["upload"].iloc[-1] == 1
         theirs = result.model.state_dict()
         assert all(torch.equal(v, theirs[name]) for name, v in model.state_dict().items() if name[0] in "01")

@@ -17,7 +17,6 @@ from torch.nn.utils import clip_grad_norm_, parameters_to_vector, vector_to_para
 
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
 from bench.engine.batches import EpochBatches
 from bench.engine.method_costs import example
 from bench.engine.step_settings import StepSettings
@@ -25,6 +24,7 @@ from bench.experiments.experiment import load_experiment
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
+from tests.bench.engine.rounds_of_backends import follow_the_loop
 from tests.places import GOLDEN
 from tests.problems import Problem, distance
 from tests.tiers import METHODS
@@ -157,13 +157,8 @@ def follow(backend: Any, method: str, device: torch.device) -> None:
     problem, values = Problem(1, rounds=6), example(CATALOG[method])
     federation = problem.federation(method, values, device=device, clip=2.0, weight_decay=0.01, local_momentum=0.9)
     federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
-    loop = other = federation.start(federation.objective.initial())
-    for active in problem.some():
-        loop, expected = federation.run_round(loop, active, backend=Loop())
-        other, measured = federation.run_round(other, active, backend=backend)
-        assert measured == pytest.approx(expected, rel=1e-8, abs=1e-8)
-        assert torch.allclose(loop.w, other.w, rtol=1e-8, atol=1e-8)
-        assert not any("local_momentum" in vectors for vectors in other.clients.values())
+    last = follow_the_loop(federation, problem.some(), backend)
+    assert not any("local_momentum" in vectors for vectors in last.clients.values())
 
 
 @pytest.mark.parametrize("method", METHODS)

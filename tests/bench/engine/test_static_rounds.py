@@ -13,7 +13,7 @@ from bench.engine.method_costs import example
 from bench.methods.base import CannotBatchError, Correction
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
-from tests.bench.engine.rounds_of_backends import NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
+from tests.bench.engine.rounds_of_backends import NETWORKS, SINGLE, benches, follow_the_loop, rounds, share_of_update
 from tests.problems import Problem, joint_round
 from tests.tape import Tapes
 from tests.tiers import in_turn, thorough
@@ -31,13 +31,7 @@ def follow(method, plan, kind=Graph, **changes):
     if plan == "epochs":
         federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
     tapes = Tapes()
-    backend = kind(tapes)
-    loop = other = federation.start(federation.objective.initial())
-    for active in PARTICIPANTS:
-        loop, expected = federation.run_round(loop, active)
-        other, measured = federation.run_round(other, active, backend=backend)
-        assert measured == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
-    close(loop, other)
+    follow_the_loop(federation, PARTICIPANTS, kind(tapes))
     return tapes
 
 
@@ -57,12 +51,7 @@ def test_tensors_that_appear_in_the_first_step(direction):
     recipe = CATALOG["fedtoga"]
     problem, values = Problem(1), example(recipe) | {"direction": direction}
     federation = problem.federation("fedtoga", values, local_momentum=0.9)
-    loop = other = federation.start(federation.objective.initial())
-    backend = Graph(Tapes())
-    for active in PARTICIPANTS:
-        loop, _ = federation.run_round(loop, active)
-        other, _ = federation.run_round(other, active, backend=backend)
-    close(loop, other)
+    follow_the_loop(federation, PARTICIPANTS, Graph(Tapes()))
 
 
 ON_NETWORKS = [
@@ -81,7 +70,7 @@ def test_networks_augmentations_and_dropout(method, network, kind):
     start = bench.objective.initial()
     [loop], [graph] = (rounds([(bench, start)], backend) for backend in (Loop(), kind(Tapes())))
     limit = SINGLE if network != "bf16" else 0.15
-    assert float((loop.w - graph.w).norm() / (loop.w - start).norm()) < limit
+    assert share_of_update(loop, graph, start) < limit
 
 
 def test_a_small_mini_batch_after_larger_ones():

@@ -18,6 +18,7 @@ def composed(hyperparameters: dict | None = None, **components: str) -> MethodCo
 
 
 def test_names_that_clash_are_given_once_or_by_slot():
+    """FedSpeed's mixture and FedCM's momentum both call their weight alpha."""
     components = {"perturbation": "mixed_sam", "correction": "fedcm"}
     both = composed({"rho": 0.1, "alpha": 0.3}, **components)
     method = both.recipe.build(both.hyperparameters)
@@ -33,6 +34,8 @@ def test_names_that_clash_are_given_once_or_by_slot():
         composed({"rho": 0.1, "corection.alpha": 0.5}, **components)
     with pytest.raises(UserError, match="unknown hyper-parameter"):
         composed({"perturbation.rho": 0.1, "alpha": 0.5}, **components)
+    with pytest.raises(UserError, match=r"unknown hyper-parameter .* 'server.alpha'"):
+        composed({"rho": 0.1, "alpha": 0.25, "server.alpha": 1}, **components)
 
 
 def test_a_default_of_one_component_is_not_another_components_requirement():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.experiments.address import IDS, CellAddress, Setting
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.results import ResultPaths, custom, custom_analysis
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
@@ -16,7 +16,7 @@ def test_a_path_is_an_address_and_an_address_is_a_path() -> None:
     assert address == CellAddress(Setting("digits", "dirichlet-0.1", "4-of-20"), "fedsam")
     assert address.path == CELL
     assert address.setting == Setting.of("digits/dirichlet-0.1/4-of-20")
-    assert list(address.columns) == IDS
+    assert list(address.columns) == ["dataset", "partition", "participation", "method"]
     assert "/".join(address.ids) == CELL
 
 
@@ -65,7 +65,9 @@ def test_other_files_belong_to_no_cell() -> None:
 
 
 def test_custom_analyses_are_stored_apart_from_those_of_experiments() -> None:
-    place = PATHS.analysis(custom("quick"), f"{CELL}/seed-0", "drift")
+    """They are not where tables look for the experiment's own."""
+    place = Path(f"/out/analysis/custom/quick/{CELL}/seed-0/drift.csv")
+    assert PATHS.analysis(custom("quick"), f"{CELL}/seed-0", "drift") == place
     assert custom_analysis(PATHS.run("quick", CELL, 0), "drift") == place
     assert custom_analysis(PATHS.run(custom("quick"), CELL, 0), "drift") == place
     assert custom_analysis(Path("/try"), "drift") == Path("/try/analysis/drift.csv")

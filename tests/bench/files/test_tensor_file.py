@@ -3,7 +3,8 @@
 import safetensors.torch
 
 from bench.files.tensor_file import open_tensors, write_tensors
-from tests.bench.engine.test_client_store import CPU, ODD, bits
+from tests.bench.engine.rounds_of_backends import bits
+from tests.bench.engine.test_client_store import CPU, ODD
 
 
 def test_tensor_files_are_safetensors(tmp_path):

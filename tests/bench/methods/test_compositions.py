@@ -188,16 +188,3 @@ def test_combinations_of_caldarolas_table_6_differ_from_their_base(components, v
     assert not torch.allclose(flat.global_params[-1], plain.global_params[-1])
     still = Problem(2).run(compose(components), {**values, "rho": 0.0})
     assert distance(still, plain) < 1e-10
-
-
-def test_clashing_names_take_one_value_each():
-    """FedSpeed's mixture and FedCM's momentum both call their weight alpha."""
-    recipe = compose({"perturbation": "mixed_sam", "correction": "fedcm"})
-    method = recipe.build({"rho": 0.1, "perturbation.alpha": 0.25, "correction.alpha": 0.5})
-    assert (method.perturbation.alpha, method.correction.alpha) == (0.25, 0.5)
-    both = recipe.build({"rho": 0.1, "alpha": 0.75})
-    assert (both.perturbation.alpha, both.correction.alpha) == (0.75, 0.75)
-    with pytest.raises(UserError, match="needs alpha"):
-        recipe.build({"rho": 0.1, "perturbation.alpha": 0.25})
-    with pytest.raises(UserError, match=r"unknown hyper-parameter .* 'server.alpha'"):
-        recipe.build({"rho": 0.1, "alpha": 0.25, "server.alpha": 1})

@@ -154,6 +154,17 @@ CONTROL_METHODS = {"scaffold": {}, "feddc": {"lam": 0.3}, "fedgamma": {"rho": 0.
                    "fedwmsam": {"rho": 0.1, "alpha": 0.3, "alpha_rate": 0.2}}  # fmt: skip
 
 
+def check_mean_of_clients(problem, method, values, client_vector, server_vector, **options) -> list[torch.Tensor]:
+    """The server's vector is the mean of all clients' own, also of those that have none; their sum in each round."""
+    federation = problem.federation(method, values, **options)
+    state, sums = federation.start(federation.objective.initial()), []
+    for active in problem.some():
+        state, _ = federation.run_round(state, active)
+        sums.append(torch.stack([vectors[client_vector] for vectors in state.clients.values()]).sum(0))
+        assert torch.allclose(state.server[server_vector], sums[-1] / problem.clients, atol=EXACT)
+    return sums
+
+
 @pytest.mark.parametrize(
     ("method", "values", "client_vector", "server_vector"),
     [(m, v, "H", "H_bar") for m, v in DUAL_METHODS.items()] + [(m, v, "c_i", "c") for m, v in CONTROL_METHODS.items()],
@@ -164,12 +175,7 @@ def test_the_servers_vector_is_the_mean_of_all_clients_own(
     method, values, client_vector, server_vector, problem, options
 ):
     """Under partial participation, after every round."""
-    federation = problem.federation(method, values, **options)
-    state = federation.start(federation.objective.initial())
-    for active in problem.some():
-        state, _ = federation.run_round(state, active)
-        total = torch.stack([vectors[client_vector] for vectors in state.clients.values()]).sum(0)
-        assert torch.allclose(state.server[server_vector], total / problem.clients, atol=EXACT)
+    check_mean_of_clients(problem, method, values, client_vector, server_vector, **options)
 
 
 @few
@@ -235,22 +241,6 @@ def test_a_round_changes_nothing_that_it_was_given(method):
         idle = set(before.clients) - set(active)
         assert all(torch.equal(after.clients[i][n], v) for i in idle for n, v in before.clients[i].items())
         state = after
-
-
-@few
-@given(problem=problems)
-def test_weights_sum_to_one(problem):
-    for aggregation in ("uniform", "samples"):
-        weights = problem.federation("fedavg", {}, aggregation=aggregation)._weights(problem.some()[0])
-        assert float(weights.sum()) == pytest.approx(1, abs=1e-12)
-
-
-@few
-@given(problem=problems)
-def test_weighting_by_samples_is_uniform_for_equal_sizes(problem):
-    equal = [(x[:5], y[:5]) for x, y in problem.data()]
-    runs = [problem.run("fedavg", clients=equal, aggregation=a) for a in ("samples", "uniform")]
-    assert distance(*runs) < EXACT
 
 
 @pytest.mark.parametrize("method", VALUES)

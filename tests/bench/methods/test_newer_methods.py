@@ -24,10 +24,10 @@ from bench.methods.servers.average import Average
 from bench.methods.servers.gloss import GlobalAscent
 from bench.methods.servers.nsam import NesterovServer
 from tests.bench.methods.test_by_hand import server_round, vector
+from tests.bench.methods.test_identities import problems
 from tests.problems import Problem, distance
 
 EXACT = 1e-10
-problems = st.integers(0, 10_000).map(Problem)
 few = settings(max_examples=6, deadline=None)
 settings_of_runs = st.fixed_dictionaries(
     {"weight_decay": st.sampled_from([0.0, 0.05]), "aggregation": st.sampled_from(["uniform", "samples"])}

@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn.utils import skip_init
 
 from bench.engine.federation import FederationState
-from bench.engine.method_costs import example
 from bench.methods.base import Method
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
@@ -20,12 +19,9 @@ from bench.methods.perturbations.smoo import SMOO
 from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
 from tests.bench.methods.test_by_hand import server_round, vector
 from tests.bench.methods.test_compositions import LEGAL, chosen
+from tests.bench.methods.test_identities import EXACT, VALUES
 from tests.bench.training.small_runs import CPU, check_resume
 from tests.problems import Problem, distance
-
-EXACT = 1e-10
-VALUES = {name: example(entry) for name, entry in CATALOG.items()}
-
 
 # Perturbations where there is no direction to take.
 

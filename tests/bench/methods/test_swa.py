@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.methods.swa import SWA
 from tests.problems import Problem, distance
@@ -110,12 +109,6 @@ def test_three_rules_of_collecting():
     first = (1 * 2 + 3) / 2
     second = (2 * first + 5) / 3
     assert scripted("alg1", 7) == pytest.approx([1, 2, first, first, second, second, (3 * second + 7) / 4])
-
-
-def test_swa_starts_after_three_quarters_by_default():
-    swa = {"methods.fedavg.hyperparameters": {"swa": {"cycle": 5}}, "training.rounds": 30}
-    run = load_experiment("quick", swa).cell("digits/dirichlet-0.1/4-of-20/fedavg").runs[0]
-    assert run.method.hyperparameters["swa"] == {"start": 22, "cycle": 5, "lr_end": 1e-4, "collect": "end"}
 
 
 def test_mistakes_are_one_line():

@@ -20,7 +20,7 @@ from bench.training.cell_trainer import CellTrainer
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
 from fedflat.methods.description import describe
-from tests.bench.training.small_runs import contents, interrupted_after_three_rounds
+from tests.bench.training.small_runs import check_resume_of, contents
 from tests.commands import ended, fedflat, refused
 from tests.problems import Problem, train
 
@@ -181,12 +181,7 @@ def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypa
 
 
 def test_resume_is_bitwise(own, tmp_path, monkeypatch):
-    undisturbed = train(config(own), tmp_path / "undisturbed", CPU).path
-    with interrupted_after_three_rounds(monkeypatch), pytest.raises(UserError, match="InterruptedRunError"):
-        train(config(own), tmp_path / "run", CPU)
-    resumed = train(config(own), tmp_path / "run", CPU).path
-    assert "resumed after round 3" in (resumed / "run.log").read_text(encoding="utf-8")
-    assert contents(resumed) == contents(undisturbed)
+    check_resume_of(config(own), CPU, tmp_path, monkeypatch, UserError)
 
 
 BROKEN = {

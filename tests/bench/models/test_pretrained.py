@@ -18,7 +18,6 @@ from bench.models.architectures.vit import POSITIONS, ViTB32Choice
 from bench.models.frozen_parts import freeze
 from bench.models.weights import Published, load_weights, read_weights
 from fedflat import load_model, simulate
-from tests.file_server import served
 from tests.problems import train
 
 MOBILE = "mobilenet_v2_gn"
@@ -264,14 +263,6 @@ def test_batched_gradients_leave_frozen_parts_out():
 
 
 # --- Published weights
-
-
-@pytest.fixture
-def store(tmp_path):
-    folder = tmp_path / "store"
-    folder.mkdir()
-    with served(folder) as address:
-        yield folder, address
 
 
 def offered(store: tuple[Path, str], content: bytes, digits: str | None = None) -> Published:

@@ -17,7 +17,12 @@ from bench.training.directories.changed_inputs import changed_input
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from tests.bench.methods.test_user_file import SOURCE as METHOD
-from tests.bench.training.small_runs import InterruptedRunError, contents, interrupted_after_three_rounds
+from tests.bench.training.small_runs import (
+    InterruptedRunError,
+    check_resume_of,
+    contents,
+    interrupted_after_three_rounds,
+)
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -206,12 +211,7 @@ def test_a_file_that_is_edited_after_it_was_read_is_not_trained(own, tmp_path):
 
 def test_resume_is_bitwise(own, tmp_path, monkeypatch):
     """With dropout."""
-    undisturbed = train(config(own), tmp_path / "undisturbed", CPU).path
-    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
-        train(config(own), tmp_path / "run", CPU)
-    resumed = train(config(own), tmp_path / "run", CPU).path
-    assert "resumed after round 3" in (resumed / "run.log").read_text(encoding="utf-8")
-    assert contents(resumed) == contents(undisturbed)
+    check_resume_of(config(own), CPU, tmp_path, monkeypatch)
 
 
 NET = f"""{HEAD}class Net(nn.Module):

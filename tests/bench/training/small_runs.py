@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bench.experiments.experiment import load_experiment
+from bench.experiments.run_config import RunConfig
 from bench.training.cell_trainer import CellTrainer
 from tests.problems import train
 
@@ -53,12 +54,32 @@ def interrupted_after_three_rounds(monkeypatch):
         yield
 
 
+@contextmanager
+def killed_in_round(number: int):
+    """Training ends in this round, and nothing is tidied up."""
+    train_round = CellTrainer.train_round
+
+    def train_or_end(trainer, runs):
+        if runs[0].state.round == number:
+            raise KeyboardInterrupt
+        return train_round(trainer, runs)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(CellTrainer, "train_round", train_or_end)
+        yield
+
+
 def check_resume(method, device, tmp_path, monkeypatch, **changes):
     """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
-    undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
-    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
-        train(config(method, **changes), tmp_path / "resumed", device)
+    check_resume_of(config(method, **changes), device, tmp_path, monkeypatch)
+
+
+def check_resume_of(run: RunConfig, device, tmp_path, monkeypatch, error: type[Exception] = InterruptedRunError):
+    """The same of any configuration of six rounds; `error` is what its user sees of the interruption."""
+    undisturbed = train(run, tmp_path / "undisturbed", device).path
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(error, match=r"^$|InterruptedRunError"):
+        train(run, tmp_path / "resumed", device)
     assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
-    resumed = train(config(method, **changes), tmp_path / "resumed", device).path
+    resumed = train(run, tmp_path / "resumed", device).path
     assert "resumed after round 3" in (resumed / "run.log").read_text(encoding="utf-8")
     assert contents(resumed) == contents(undisturbed)

@@ -4,15 +4,19 @@ import pytest
 import torch
 
 from bench.engine.backends import BACKENDS
+from bench.engine.backends.branches import Branches
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
+from bench.engine.batches import FullBatches
 from bench.engine.objective import Objective
 from bench.experiments.experiment import load_experiment
 from bench.training import calibration
 from bench.training.calibration import SEEDS, _Calibration
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
+from tests.problems import Problem
+from tests.tape import Tapes
 
 CPU = torch.device("cpu")
 
@@ -69,8 +73,23 @@ def test_no_call_begins_after_the_time_limit(monkeypatch):
     assert timed([9.0, 0.9, 0.9], warm_up=1, best=1.0, monkeypatch=monkeypatch) == pytest.approx(0.9)
 
 
-def test_a_graph_is_warm_when_it_has_been_captured():
-    assert (Loop.warm_up, Cohort.warm_up, Graph.warm_up) == (1, 1, 2)
+@pytest.mark.parametrize("kind", [Graph, Branches])
+def test_a_graph_is_warm_when_all_of_it_has_been_captured(kind):
+    """Clients of few steps need the most calls; the first call of any back end is not timed."""
+    calls = []
+    for steps in (1, 2, 3):
+        federation = Problem(1).federation("fedsam", {"rho": 0.1})
+        federation.batch_sampler = FullBatches(federation.batch_sampler.split, steps)
+        works = federation.work(federation.start(federation.objective.initial()), range(4))
+        tapes, last = Tapes(), 0
+        backend = kind(tapes)
+        for call in range(1, 6):
+            captured = tapes.captured
+            backend.train(federation.local, works)
+            last = call if tapes.captured > captured else last
+        calls.append(last)
+    assert max(calls) == kind.warm_up
+    assert all(backend.warm_up >= 1 for backend in BACKENDS.values())
 
 
 def test_seeds_are_timed_with_models_of_their_own(monkeypatch):

@@ -16,13 +16,12 @@ from bench.experiments.results import same_run_of_others
 from bench.files.csv_json import write_checked_json
 from bench.methods.base import CannotBatchError
 from bench.training.calibration import _Calibration, choose_engine, unmeasured
-from bench.training.cell_trainer import CellTrainer
 from bench.training.directories.working_directory import remove_stale, working_directory
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
-from tests.bench.training.small_runs import SETTING, contents
+from tests.bench.training.small_runs import SETTING, contents, killed_in_round
 from tests.bench.training.test_engine_choice import engine_lines
 from tests.problems import train
 
@@ -50,21 +49,6 @@ def home(folder: Path, choice: EngineChoice | None, *configs):
             setup = RunSetup.build(config, CPU)
             _Calibration(setup, setup.federation.start(setup.objective.initial())).store(choice)
         yield dict(os.environ)
-
-
-@contextmanager
-def killed_in_round(number: int):
-    """Training ends in this round, and nothing is tidied up."""
-    train_round = CellTrainer.train_round
-
-    def train_or_end(trainer, runs):
-        if runs[0].state.round == number:
-            raise KeyboardInterrupt
-        return train_round(trainer, runs)
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(CellTrainer, "train_round", train_or_end)
-        yield
 
 
 @pytest.mark.parametrize(("first", "second"), [(COHORT, LOOP), (LOOP, COHORT)], ids=["cohort", "loop"])

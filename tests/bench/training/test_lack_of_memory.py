@@ -11,10 +11,10 @@ from bench.engine.method_costs import example
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
-from bench.training.cell_trainer import CellTrainer
 from bench.training.engine_choice import EngineChoice
 from bench.training.train import train_runs
 from tests.bench.engine.rounds_of_backends import close
+from tests.bench.training.small_runs import killed_in_round
 from tests.bench.training.test_engine_choice import engine_lines
 from tests.problems import Problem, train
 
@@ -89,17 +89,9 @@ def test_seeds_together_and_a_resumed_run(tmp_path, monkeypatch):
     runs = config(**{"engine.seeds": "together"}).runs
     whole = train_runs(runs, [tmp_path / f"whole-{run.seed}" for run in runs], CPU)
     assert whole[0].provenance["engine"]["most_rows"] == 4
-    folders, train_round = [tmp_path / f"resumed-{run.seed}" for run in runs], CellTrainer.train_round
-
-    def interrupted(self, due):
-        if due[0].state.round == 3:
-            raise KeyboardInterrupt
-        return train_round(self, due)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(CellTrainer, "train_round", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            train_runs(runs, folders, CPU)
+    folders = [tmp_path / f"resumed-{run.seed}" for run in runs]
+    with killed_in_round(3):
+        train_runs(runs, folders, CPU)
     tried = limited(7, monkeypatch, first_round=1)
     resumed = train_runs(runs, folders, CPU)
     assert set(tried) == {4, 2}

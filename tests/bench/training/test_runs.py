@@ -1,7 +1,6 @@
 """Run directories: complete or absent, bitwise reproducible, and resumed after kill -9."""
 
 import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,7 @@ from tests.bench.training.small_runs import (
 from tests.commands import fedflat, start
 from tests.problems import train
 from tests.tiers import METHODS
+from tests.waiting import wait_for
 
 
 def test_a_run_leaves_the_stated_files(tmp_path):
@@ -221,11 +221,7 @@ def test_kill_9_and_the_same_command_again(tmp_path):
     assert fedflat(*command, tmp_path / "undisturbed").returncode == 0
     words = ["fedflat", *command, str(tmp_path / "killed")]
     killed = start(words, tmp_path, os.environ, [tmp_path / "printed"] * 2)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("killed/seed-0.partial-*/checkpoint.safetensors")):
-        assert killed.is_alive(), "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_for(lambda: list(tmp_path.glob("killed/seed-0.partial-*/checkpoint.safetensors")), alive=killed.is_alive)
     killed.kill()
     killed.join()
     assert not (tmp_path / "killed" / "seed-0").exists()

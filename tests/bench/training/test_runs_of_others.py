@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.code import trusted_code
 from bench.experiments.experiment import load_experiment
 from bench.input.content import short_hash
 from bench.input.errors import UserError
@@ -17,10 +16,10 @@ from bench.training.run_directory import RunDirectory, finished_run
 from fedflat import load_run
 from tests import commands
 from tests.problems import train
+from tests.strangers import LEAVES_A_TRACE, become_another_user, executed, forget_trust
 
 CELL = "digits/dirichlet-0.1/4-of-20/mine"
 
-LEAVES_A_TRACE = "open(__file__ + '.executed', 'w').close()\n"
 METHOD = f"""{LEAVES_A_TRACE}
 from bench.methods.perturbations.sam import SAM
 from bench.methods.recipe import Components, Recipe
@@ -51,20 +50,6 @@ def written(folder: Path) -> Path:
     for name, text in (("method.py", METHOD), ("net.py", MODEL), ("mine.yaml", EXPERIMENT)):
         (folder / name).write_text(text, encoding="utf-8")
     return folder / "mine.yaml"
-
-
-def executed(*folders: Path) -> list[str]:
-    """The code in these folders that was executed since the last call."""
-    traces = {trace for folder in folders for trace in folder.rglob("*.executed")}
-    for trace in traces:
-        trace.unlink()
-    return sorted(trace.name.removesuffix(".executed") for trace in traces)
-
-
-def become_another_user(cache: Path, patch: pytest.MonkeyPatch) -> None:
-    """From now on, neither this process nor the user's cache knows any code."""
-    patch.setenv("XDG_CACHE_HOME", str(cache))
-    patch.setattr(trusted_code, "_trusted", set())
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +95,12 @@ def test_every_way_of_reading_a_run_of_others_is_refused(run, tmp_path):
 def test_trust_is_kept_for_the_content_of_the_code(run, tmp_path, monkeypatch):
     assert load_run(run, trust=True).config.method.recipe.title == "Mine"
     load_run(run).model()
-    assert executed(tmp_path) == ["method.py", "model.py"]
-    monkeypatch.setattr(trusted_code, "_trusted", set())  # as in a new process
+    assert executed(tmp_path) == ["run/method.py", "run/model.py"]
+    forget_trust(monkeypatch)
     moved = Path(shutil.move(run, tmp_path / "moved"))
     assert load_run(moved).config.method.recipe.title == "Mine"
     shutil.rmtree(tmp_path / "cache")
-    monkeypatch.setattr(trusted_code, "_trusted", set())
+    forget_trust(monkeypatch)
     executed(tmp_path)
     assert "allow it with --trust" in refusal(moved)
 
@@ -151,7 +136,7 @@ def test_code_at_other_places_is_never_executed(run, tmp_path, monkeypatch):
     edit(run, "method", file=evil)
     edit(run, "model", file=evil)
     assert RunDirectory(run).config.method.file == run / "method.py"
-    assert executed(tmp_path) == ["method.py"]
+    assert executed(tmp_path) == ["run/method.py"]
     for section in ("model", "method"):
         (run / f"{section}.py").rename(tmp_path / f"{section}.away")
         assert f"cannot read the {section} file '{run}/{section}.py'" in refusal(run)
@@ -167,7 +152,7 @@ def test_code_at_other_places_is_never_executed(run, tmp_path, monkeypatch):
 
 def test_a_cache_that_others_may_have_filled_is_not_believed(run, tmp_path, monkeypatch):
     load_run(run, trust=True)
-    monkeypatch.setattr(trusted_code, "_trusted", set())
+    forget_trust(monkeypatch)
     known = tmp_path / "cache" / "fedflat" / "trusted-code"
     assert len(list(known.iterdir())) == 2
     known.chmod(0o777)
@@ -182,7 +167,7 @@ def test_without_a_cache_trust_ends_with_the_process(run, tmp_path, monkeypatch)
     (tmp_path / "file").touch()
     become_another_user(tmp_path / "file" / "cache", monkeypatch)
     assert load_run(run, trust=True).config.method.recipe.title == "Mine"
-    monkeypatch.setattr(trusted_code, "_trusted", set())
+    forget_trust(monkeypatch)
     executed(tmp_path)
     assert "allow it with --trust" in refusal(run)
 
@@ -202,7 +187,7 @@ def test_the_command_analyse(run, tmp_path):
     for options in (["--trust"], []):
         done = analyse(run, tmp_path / "mine", *options)
         assert done.returncode == 0, done
-        assert executed(tmp_path) == ["method.py", "model.py"]
+        assert executed(tmp_path) == ["run/method.py", "run/model.py"]
 
 
 def test_the_trainer_needs_no_permission(made_elsewhere, tmp_path):

@@ -3,7 +3,6 @@
 import os
 import shutil
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from tests.bench.training.small_runs import SETTING, contents
 from tests.bench.training.test_runs_of_others import CELL as OWN_CELL
 from tests.bench.training.test_runs_of_others import written
 from tests.problems import train
+from tests.waiting import wait_for
 
 CPU = torch.device("cpu")
 SEEDS = {
@@ -257,9 +257,7 @@ def test_an_unfinished_run_gives_way_to_a_finished_one(results, monkeypatch):
 
     away = shutil.move(results / "runs" / "quick", results / "away")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(
-            "bench.training.training_run.TrainingRun.complete", lambda run: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
+        patch.setattr(TrainingRun, "complete", killed)
         trained_for(results, "mine")
     [work] = place(results, "mine").parent.glob("seed-0.partial-*")
     shutil.move(away, results / "runs" / "quick")
@@ -359,10 +357,7 @@ def test_a_process_waits_for_another_experiment_that_trains_the_same_run(results
     )
     with take_shared([(CONFIGS[0], place(results, "quick"))], print):
         waiting.start()
-        deadline = time.monotonic() + 60
-        while not said:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(lambda: said)
         with pytest.raises(UserError, match=r"another process is training '.*/runs/quick/"):
             trained_for(results, "quick")
         shutil.move(finished, results / "runs" / "quick")

@@ -1,0 +1,14 @@
+"""What tests of landscapes share."""
+
+import pytest
+from torch import Tensor
+
+from analysis.measures.directions import Family, filter_normalised_directions
+from bench.engine.objective import Objective
+from bench.numerics.streams import torch_stream
+
+
+@pytest.fixture
+def plane(cnn: Objective, trained: Tensor) -> Family:
+    """Through a trained model, along two normalised directions."""
+    return Family(trained, filter_normalised_directions(cnn.layout, trained, torch_stream(0, "test")))
