@@ -185,7 +185,7 @@ def test_the_model_after_each_round_has_its_buffers(method):
     test, swa = Problem(1).data()[0], {"swa": {"start": 2, "cycle": 1}} if method == "fedavg_swa" else {}
     options = {"model": Normalised(), "buffers": "average", "test": test, "hyperparameters": swa}
     every = Problem(0).run(method.removesuffix("_swa"), **options)
-    losses = [float(nn.functional.cross_entropy(every.model_after(t)(test[0]), test[1])) for t in (1, 2, 3, 4)]
+    losses = [nn.functional.cross_entropy(every.model_after(t)(test[0]), test[1]).item() for t in (1, 2, 3, 4)]
     assert losses == pytest.approx(every.history["test_loss"].tolist(), rel=1e-12)
     assert len(every.global_buffers) == 4 and len({tuple(b.tolist()) for b in every.global_buffers}) == 4
     last = Problem(0).run(method.removesuffix("_swa"), **options, keep_every_round=False)
