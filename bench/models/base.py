@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import ClassVar
 
 import torch
@@ -68,21 +67,27 @@ class NamedModel(ModelChoice):
 
     def check(self, image_shape: ImageShape, classes: int) -> None:
         """See `ModelChoice`."""
-        with nullcontext() if self._takes_little else torch.device("meta"):
+        if self._takes_little:
             self.build(image_shape, classes)
+        else:
+            self._on_meta(image_shape, classes)
 
     def check_memory(self, image_shape: ImageShape, classes: int) -> None:
         """See `ModelChoice`."""
         if self._takes_little:
             return
-        with torch.device("meta"):
-            parameters = sum(parameter.numel() for parameter in self.build(image_shape, classes).parameters())
+        parameters = sum(parameter.numel() for parameter in self._on_meta(image_shape, classes).parameters())
         needed, free = 4 * VECTORS * parameters, available_memory()
         if needed > free:
             raise UserError(
                 f"model {self.label} has {parameters:,} parameters: training needs at least {needed / 1e9:,.1f} GB of "
                 f"memory, and {free / 1e9:,.1f} GB are free (allowed: a smaller model, or a machine with more memory)"
             )
+
+    def _on_meta(self, image_shape: ImageShape, classes: int) -> nn.Module:
+        """The module without weights."""
+        with torch.device("meta"):
+            return self.build(image_shape, classes)
 
     @property
     def _takes_little(self) -> bool:
