@@ -1,6 +1,7 @@
 """Augmentations: what they do to a batch, with which chances, and that all passes of a step see the same pixels."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from bench.data.augmentation import (
     RandomResizedCrop,
     parse_augmentations,
 )
+from bench.engine.local import AUGMENTATION
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig, Training
 from bench.host.torchvision_compat import import_torchvision
@@ -345,6 +347,23 @@ def test_it_reaches_training_and_repeats_itself(augmentation):
     assert torch.isfinite(states[1]).all()
     assert not torch.allclose(states[0], states[1])
     assert torch.equal(states[1], states[2])
+
+
+@pytest.mark.parametrize("augmentation", ALL, ids=str)
+def test_every_client_round_and_seed_has_its_own_draws_whatever_the_method_is(augmentation):
+    def draws(method="fedavg", **changes):
+        made = bench(augmentation, method).federation
+        [work] = made.work(made.start(made.objective.initial()), [3])
+        return replace(work, **changes).host_batches(made.local.augment, AUGMENTATION)["draws"]
+
+    def are_equal(one, other):
+        return all(torch.equal(one[name], other[name]) for name in one)
+
+    first = draws()
+    assert are_equal(first, draws())
+    assert are_equal(first, draws("scaffold"))
+    for changes in ({"client": 4}, {"round": 1}, {"seed": 1}):
+        assert not are_equal(first, draws(**changes)), changes
 
 
 @pytest.mark.parametrize("augmentation", ALL, ids=str)
