@@ -364,7 +364,7 @@ class Method:
     buffers: Component | None = None
     """What happens to the model's buffers; the engine sets it for models that have some."""
 
-    def check_server_lr(self, server_lr: float, *, has_schedule: bool) -> None:
+    def check_server_lr(self, server_lr: float, *, has_schedule: bool = False) -> None:
         """Raises `UserError` if the method has no server learning rate and `server_lr` is not 1, or has a schedule."""
         if self.server.needs_unit_server_lr() and server_lr != 1:
             raise UserError(f"{self.name} has no server learning rate: server_lr must be 1, not {server_lr:g}")
