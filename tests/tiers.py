@@ -8,7 +8,7 @@
 - A whole test that takes long, and whose kind of check other tests have, too, has the decorator `@thorough`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -34,12 +34,14 @@ METHODS = [name if name in COVERING else pytest.param(name, marks=thorough) for 
 """All methods, as the parameters of a test."""
 
 
-def in_turn(*ways: tuple[Any, ...]) -> list[Any]:
-    """Each method in each way, as parameters; in `make test`, the methods of `METHODS` take turns in the ways."""
-    assert len(ways) <= len(COVERING), "a way without a method"
-    quick = {(method, turn % len(ways)) for turn, method in enumerate(COVERING)}
+def in_turn(
+    *ways: tuple[Any, ...], names: Collection[str] = tuple(CATALOG), quick: Sequence[str] = COVERING
+) -> list[Any]:
+    """Each name in each way, as parameters; in `make test`, those that are `quick` take turns in the ways."""
+    assert len(ways) <= len(quick), "a way without a name"
+    turns = {(name, turn % len(ways)) for turn, name in enumerate(quick)}
     return [
-        pytest.param(method, *way, marks=[] if (method, number) in quick else [thorough])
-        for method in CATALOG
+        pytest.param(name, *way, marks=[] if (name, number) in turns else [thorough])
+        for name in names
         for number, way in enumerate(ways)
     ]

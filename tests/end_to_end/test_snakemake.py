@@ -51,10 +51,26 @@ def test_each_job_is_one_line(finished):
     }
 
 
+BROKEN = """
+from torch import nn
+
+
+class Broken(nn.Linear):
+    def forward(self, x):
+        if len(x) > 2:
+            raise RuntimeError("a mistake of mine")
+        return super().forward(x.flatten(1))
+
+
+def broken(shape, classes):
+    return Broken(64, classes)
+"""
+"""A model that two images pass, so that its fault is found by the job."""
+
+
 def test_the_log_of_a_failed_job_is_shown_once(tmp_path):
     """The other jobs are computed."""
-    bad = "import torch\nraise RuntimeError('a mistake of mine')\n"
-    (tmp_path / "net.py").write_text(f"def broken(shape, classes):\n    {bad.splitlines()[1]}\n", encoding="utf-8")
+    (tmp_path / "net.py").write_text(BROKEN, encoding="utf-8")
     own = tmp_path / "own.yaml"
     own.write_text(
         f"name: own\nextends: {MINI}\nparts:\n  good: {{}}\n  bad: {{model: net.py:broken}}\n", encoding="utf-8"
@@ -285,7 +301,8 @@ def undisturbed(folder: Path) -> None:
     snakemake(folder, TARGET, rounds=ROUNDS)
 
 
-@pytest.mark.parametrize("victim", ["everything", pytest.param("the training process", marks=thorough)])
+@thorough
+@pytest.mark.parametrize("victim", ["everything", "the training process"])
 def test_kill_9_and_the_same_command_again(victim, tmp_path, once):
     """A run is killed in its middle; the same command resumes it and ends with the same bits.
 

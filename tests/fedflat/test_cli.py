@@ -136,7 +136,7 @@ def test_no_arguments_show_the_help():
 @pytest.mark.long
 def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
     out = tmp_path / "cell"
-    command = ["run", "quick", CELL, "--set", "training.rounds=60", "--set", "engine.checkpoint_seconds=0"]
+    command = ["run", "quick", CELL, "--set", "training.rounds=25", "--set", "engine.checkpoint_seconds=0"]
     command += ["--seed", "0", "--device", "cpu", "--out", out]
     process = subprocess.Popen([sys.executable, "-m", "fedflat", *map(str, command)], stderr=subprocess.PIPE, text=True)
     checkpoints = "seed-0.partial-*/checkpoint.safetensors"

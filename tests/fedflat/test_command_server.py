@@ -18,6 +18,7 @@ from bench.host.threads import ONE_THREAD
 from fedflat import command_server
 from fedflat.command_server import SERVER, CommandServer
 from tests.places import ROOT
+from tests.tiers import thorough
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands run in new processes here")
@@ -63,6 +64,7 @@ for command in commands:
 """The server is a fork of a process that has loaded torch, and computed nothing."""
 
 
+@thorough
 def test_the_same_bits_as_a_new_process_with_any_number_of_threads(tmp_path):
     (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
     changes = [f"model={tmp_path / 'net.py'}:build", "training.rounds=1", "training.batch_size=50"]

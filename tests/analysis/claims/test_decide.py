@@ -9,6 +9,7 @@ from scipy import stats
 from analysis.claims.decide import AtLeast, Contrast, Region, decide, every, interval
 from bench.experiments.address import CellAddress
 from tests.analysis.binomial import at_most, deviations
+from tests.tiers import thorough
 
 ABOVE = Region(0, strict=True)
 
@@ -130,8 +131,15 @@ def test_with_missing_numbers_the_part_is_shown_that_decides_if_their_parts_held
 RUNS, SEEDS = 4_000, 3
 
 
-@pytest.mark.parametrize("others", [1, 4, 10])
-@pytest.mark.parametrize("least", ["all", "most", "any"])
+QUICK = {(1, "any"), (4, "all"), (10, "most")}
+CASES = [
+    pytest.param(others, least, marks=[] if (others, least) in QUICK else [thorough])
+    for others in (1, 4, 10)
+    for least in ("all", "most", "any")
+]
+
+
+@pytest.mark.parametrize(("others", "least"), CASES)
 def test_false_outcomes_are_at_most_five_percent(others, least):
     """'holds' of a barely false claim, and 'fails' of a barely true one, in the worst cases.
 

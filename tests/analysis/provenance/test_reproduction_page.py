@@ -12,11 +12,13 @@ from analysis.report.pictures import shown_by
 from bench.experiments.results import CHECKSUMS
 from bench.files.marked_text import marks, part
 from bench.training.run_directory import LOG
+from tests.tiers import thorough
 
 AGAIN = "python -m analysis.provenance.reproduction_page"
 NAMES = sorted(folder.name for folder in KEPT.glob("[!.]*"))
 
 
+@thorough
 @pytest.mark.long
 def test_the_page_shows_the_kept_results() -> None:
     pictures = set()

@@ -83,6 +83,7 @@ def test_a_run_is_trained_again_with_the_same_bits(stored: Path) -> None:
     assert not list(stored.glob("results/runs/**/*.csv")), "nothing is written there"
 
 
+@thorough
 def test_seeds_that_were_trained_together_are_trained_together_again(stored: Path) -> None:
     """Other seeds in the cohort change last bits within these rounds."""
     Path("shared.yaml").write_text(SHARED, encoding="utf-8")

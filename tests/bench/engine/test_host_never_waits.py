@@ -48,6 +48,7 @@ class UncapturedBranches(Uncaptured, Branches):
 
 
 BACKENDS = [Loop, Cohort, Uncaptured, UncapturedBranches]
+WAYS = [(backend,) for backend in BACKENDS]
 
 
 def play(backend, federation, rounds, monkeypatch):
@@ -85,7 +86,7 @@ def check(backend, federation, monkeypatch):
         assert own.captured > 2
 
 
-@pytest.mark.parametrize(("method", "backend"), in_turn(*((backend,) for backend in BACKENDS)))
+@pytest.mark.parametrize(("method", "backend"), in_turn(*WAYS))
 def test_the_host_never_waits(method, backend, monkeypatch):
     check(backend, federation_of(method), monkeypatch)
 
@@ -109,9 +110,9 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("method", "values"), VARIANTS.values(), ids=VARIANTS)
-def test_nor_in_variants_of_methods(method, values, backend, monkeypatch):
+@pytest.mark.parametrize(("name", "backend"), in_turn(*WAYS, names=VARIANTS, quick=[*VARIANTS]))
+def test_nor_in_variants_of_methods(name, backend, monkeypatch):
+    method, values = VARIANTS[name]
     federation = Problem(1).federation(method, example(CATALOG[method]) | values, device=DEVICE)
     play(backend(), federation, ROUNDS, monkeypatch)
 

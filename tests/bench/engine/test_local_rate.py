@@ -18,6 +18,7 @@ from bench.methods.corrections.scaffold import ControlVariates
 from bench.methods.losses.cross_entropy import CrossEntropy
 from bench.methods.recipe import Components, Recipe
 from tests.problems import Problem
+from tests.tiers import thorough
 
 POLY = {"power": 0.9, "horizon": 2}
 
@@ -85,6 +86,9 @@ FALLING = [
 ]
 
 
+ONE_OF_THEM = [pytest.param(*one.values, id=one.id, marks=[thorough] if one in FALLING[:2] else []) for one in FALLING]
+
+
 class FallingScaffold(FallingRate, ControlVariates):
     """SCAFFOLD with FedSWA's rate."""
 
@@ -118,7 +122,7 @@ def test_scaffold_under_a_falling_rate_knows_constant_gradients_after_one_round(
     assert all(torch.allclose(after.clients[i]["c_i"], state.clients[i]["c_i"]) for i in everybody)
 
 
-@pytest.mark.parametrize(("settings", "values"), FALLING)
+@pytest.mark.parametrize(("settings", "values"), ONE_OF_THEM)
 def test_scaffolds_fixed_point_under_a_falling_rate(settings, values):
     """With some of the clients in each round: the mean gradient vanishes, and c_i is each client's own."""
     problem = Problem(4, rounds=1000)

@@ -216,7 +216,7 @@ def test_kill_9_and_the_same_command_again(tmp_path):
     """A process is killed as soon as it has a checkpoint; the same command then finishes the run, bit by bit."""
     cell = f"{SETTING}/fedgf"
     command = ["run", "quick", cell, "--seed", "0", "--device", "cpu"]
-    command += ["--set", "training.rounds=30", "--set", "evaluation.local_models=[1,15,30]"]
+    command += ["--set", "training.rounds=12", "--set", "evaluation.local_models=[1,6,12]"]
     command += ["--set", "engine.checkpoint_seconds=0", "--out"]
     assert fedflat(*command, tmp_path / "undisturbed").returncode == 0
     words = ["fedflat", *command, str(tmp_path / "killed")]
