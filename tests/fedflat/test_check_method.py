@@ -22,7 +22,7 @@ from fedflat.conformance.suite import Report, check_method
 from fedflat.conformance.template import write_template
 from fedflat.methods.description import describe
 from tests.fedflat.planted import CORRECTION, LOSS, MEMORY, PLANTED, RETURN_DELTA, RETURN_Q, SAM, SERVER, source
-from tests.tiers import METHODS, thorough
+from tests.tiers import METHODS, case
 
 EXPERIMENT = """
 name: own
@@ -47,9 +47,7 @@ def checked(tmp_path):
 
 FIRST = {check: name for name, (_, check, _) in reversed(PLANTED.items())}
 """By check, the first fault that it finds."""
-FAULTS = [
-    pytest.param(*fault, marks=[] if name in FIRST.values() else [thorough], id=name) for name, fault in PLANTED.items()
-]
+FAULTS = [case(*fault, quick=name in FIRST.values(), name=name) for name, fault in PLANTED.items()]
 
 
 @pytest.mark.parametrize(("text", "check", "seen"), FAULTS)

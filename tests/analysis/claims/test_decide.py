@@ -9,7 +9,7 @@ from scipy import stats
 from analysis.claims.decide import AtLeast, Contrast, Region, decide, every, interval
 from bench.experiments.address import CellAddress
 from tests.analysis.binomial import at_most, deviations
-from tests.tiers import thorough
+from tests.tiers import case
 
 ABOVE = Region(0, strict=True)
 
@@ -133,9 +133,7 @@ RUNS, SEEDS = 4_000, 3
 
 QUICK = {(1, "any"), (4, "all"), (10, "most")}
 CASES = [
-    pytest.param(others, least, marks=[] if (others, least) in QUICK else [thorough])
-    for others in (1, 4, 10)
-    for least in ("all", "most", "any")
+    case(others, least, quick=(others, least) in QUICK) for others in (1, 4, 10) for least in ("all", "most", "any")
 ]
 
 

@@ -20,7 +20,7 @@ from bench.input.errors import UserError
 from bench.training.train import train_cell
 from tests.analysis.conftest import metrics
 from tests.analysis.papers import printed, requested
-from tests.tiers import thorough
+from tests.tiers import case
 
 DIGITS = """
 name: fedgf_digits
@@ -300,10 +300,7 @@ def test_statements_in_signs(runs, name, said):
     assert stated(claim(runs, name)) == said
 
 
-FIRST, *OTHERS = papers_with_claims()
-
-
-@pytest.mark.parametrize("paper", [FIRST, *(pytest.param(paper, marks=thorough) for paper in OTHERS)])
+@pytest.mark.parametrize("paper", [case(paper, quick=not place) for place, paper in enumerate(papers_with_claims())])
 def test_the_table_fits_a_terminal(paper):
     """As if runs had given the printed numbers, with intervals."""
     runs = Runs(requested(paper))

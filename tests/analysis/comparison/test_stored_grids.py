@@ -10,7 +10,7 @@ from bench.experiments.address import RUN_IDS
 from bench.experiments.experiment import load_experiment
 from bench.files.marked_text import marks, part
 from tests.places import ROOT
-from tests.tiers import thorough
+from tests.tiers import case
 
 BASELINES = ROOT / "results" / "baselines"
 EXPERIMENTS = {
@@ -32,7 +32,7 @@ def test_stored_runs_are_runs_of_this_version(grid: str, experiment: str) -> Non
 
 
 SHOWN = [
-    pytest.param(grid, name, marks=[thorough] if name == "study" else [])  # a bootstrap over all runs
+    case(grid, name, quick=name != "study")  # a bootstrap over all runs
     for grid in GRIDS
     for name in parts(grid)
 ]

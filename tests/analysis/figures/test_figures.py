@@ -21,7 +21,7 @@ from bench.experiments.files import PAPER_TABLES, read_yaml
 from bench.input.errors import UserError
 from tests.analysis.conftest import tidy_in
 from tests.analysis.figures.drawings import check_bytes_repeat, check_type, drawn
-from tests.tiers import thorough
+from tests.tiers import case
 
 NAMES = [name for name in layout_names("quick", "figures") if not name.startswith(("sweep", "predictions"))]
 """The figures of quick, which has no sweeps, and whose pixels have no labels."""
@@ -54,7 +54,7 @@ def test_type_is_readable(name: str, realistic: Tidy) -> None:
     check_type(drawn(name, realistic))
 
 
-@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=thorough) for name in NAMES[1:])])
+@pytest.mark.parametrize("name", [case(name, quick=name == NAMES[0]) for name in NAMES])
 def test_bytes_are_the_same_again(name: str, realistic: Tidy, tmp_path: Path) -> None:
     check_bytes_repeat(lambda: drawn(name, realistic), tmp_path)
 

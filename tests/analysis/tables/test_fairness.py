@@ -31,7 +31,7 @@ from tests.analysis.conftest import HARD, metrics, tidy_in, write
 from tests.analysis.papers import requested, tables
 from tests.analysis.tables.tables_by_hand import ACCURACY
 from tests.analysis.tables.tables_by_hand import layout as table_layout
-from tests.tiers import thorough
+from tests.tiers import case
 
 pytestmark = pytest.mark.long
 
@@ -65,7 +65,7 @@ def printed_entries(table: Table) -> list[tuple[str, Entry, PublishedEntry]]:
     ]
 
 
-PAPERS = [pytest.param(paper, marks=[thorough] if place > 1 else []) for place, paper in enumerate(papers())]
+PAPERS = [case(paper, quick=place < 2) for place, paper in enumerate(papers())]
 
 
 @pytest.mark.parametrize("paper", PAPERS)

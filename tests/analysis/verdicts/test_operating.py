@@ -27,17 +27,14 @@ from analysis.verdicts.operating import (
 from analysis.verdicts.verdict import verdict
 from bench.files.marked_text import part
 from tests.analysis.binomial import at_most, deviations
-from tests.tiers import thorough
+from tests.tiers import case
 
 """How many binomial deviations a simulated share may exceed what it must not exceed."""
 
 
 CORRELATIONS = (0, 0.5, 0.8, 1)
 GRID = itertools.product(STDS, (2, *SEEDS), CORRELATIONS, (1, 3))
-CASES = [
-    pytest.param(Case(std, n, rho, papers_seeds=m), marks=[] if turn % 3 == 0 else [thorough])
-    for turn, (std, n, rho, m) in enumerate(GRID)
-]
+CASES = [case(Case(std, n, rho, papers_seeds=m), quick=turn % 3 == 0) for turn, (std, n, rho, m) in enumerate(GRID)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -18,7 +18,7 @@ from bench.methods.corrections.scaffold import ControlVariates
 from bench.methods.losses.cross_entropy import CrossEntropy
 from bench.methods.recipe import Components, Recipe
 from tests.problems import Problem
-from tests.tiers import thorough
+from tests.tiers import case
 
 POLY = {"power": 0.9, "horizon": 2}
 
@@ -86,7 +86,7 @@ FALLING = [
 ]
 
 
-ONE_OF_THEM = [pytest.param(*one.values, id=one.id, marks=[thorough] if one in FALLING[:2] else []) for one in FALLING]
+ONE_OF_THEM = [case(*one.values, quick=one == FALLING[2], name=one.id) for one in FALLING]
 
 
 class FallingScaffold(FallingRate, ControlVariates):

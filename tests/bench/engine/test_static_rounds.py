@@ -16,7 +16,7 @@ from bench.methods.recipe import Components, Recipe
 from tests.bench.engine.rounds_of_backends import NETWORKS, SINGLE, benches, follow_the_loop, rounds, share_of_update
 from tests.problems import Problem, joint_round
 from tests.tape import Tapes
-from tests.tiers import in_turn, thorough
+from tests.tiers import case, in_turn
 
 PARTICIPANTS = [[0, 1], [1, 3], [0, 2], [2], [0, 1, 2, 3], [1, 2, 3], [0], [0, 1, 2, 3], [1, 2], [0, 3]]
 """Numbers of clients as in Bernoulli sampling: new ones and old ones, more than ever before, and fewer."""
@@ -55,7 +55,7 @@ def test_tensors_that_appear_in_the_first_step(direction):
 
 
 ON_NETWORKS = [
-    pytest.param(method, network, kind, marks=[] if (m + n + k) % 2 else [thorough])
+    case(method, network, kind, quick=bool((m + n + k) % 2))
     for m, method in enumerate(("fedsam", "mimelite", "fedrcl"))
     for n, network in enumerate(NETWORKS)
     for k, kind in enumerate((Graph, Branches))

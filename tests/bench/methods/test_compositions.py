@@ -15,7 +15,7 @@ from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
 from bench.methods.recipe import Components
 from tests.problems import Problem, distance
-from tests.tiers import thorough
+from tests.tiers import case
 
 TRIPLES = list(itertools.product(*(SLOTS[slot] for slot in ("perturbation", "correction", "server"))))
 KEEPS_DUALS = {"feddyn", "feddc", "fedgmt", "fedtoga"}
@@ -38,7 +38,7 @@ def test_the_counts():
 
 
 PAIRS = [
-    pytest.param(perturbation, correction, marks=[thorough] if (k + n) % 5 else [])
+    case(perturbation, correction, quick=not (k + n) % 5)
     for k, perturbation in enumerate(SLOTS["perturbation"])
     for n, correction in enumerate(SLOTS["correction"])
 ]
