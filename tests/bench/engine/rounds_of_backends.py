@@ -64,6 +64,18 @@ def follow_the_loop(federation: Federation, participants: Iterable[Sequence[int]
     return other
 
 
+VARIANTS = {
+    "fedgf constant": ("fedgf", {"c": 0.5}),
+    "fedlesam released": ("fedlesam", {"estimate": "released_literal"}),
+    "fedlesam first round": ("fedlesam", {"first_seen": "none"}),
+    "fedtoga fusion": ("fedtoga", {"direction": "fusion"}),
+    "fedspeed active duals": ("fedspeed", {"server_dual": "active"}),
+    "fedrobust full": ("fedrobust", {"affine": "full"}),
+    "fedavg swa": ("fedavg", {"swa": {"start": 0, "cycle": 1}}),
+    "fedavg swa as released": ("fedavg", {"swa": {"start": 0, "cycle": 1, "collect": "alg1"}}),
+}
+"""Methods with values that compute something else in a round, by name."""
+
 NETWORKS = {
     "augmented": {"training.augmentation": ["standard", {"name": "cutout", "size": 3}]},
     "mixed-up": {"training.augmentation": ["flip", "mixup"]},

@@ -25,6 +25,7 @@ from tests.bench.engine.rounds_of_backends import (
     CPU,
     NETWORKS,
     SINGLE,
+    VARIANTS,
     benches,
     follow_the_loop,
     rounds,
@@ -48,6 +49,12 @@ def follow(backend: Backend, method: str, plan: str, device: torch.device) -> No
 @pytest.mark.parametrize("plan", ["full", "epochs"])
 def test_a_cohort_follows_the_loop(method, plan):
     follow(Cohort(), method, plan, CPU)
+
+
+@pytest.mark.parametrize(("method", "values"), VARIANTS.values(), ids=VARIANTS)
+def test_a_cohort_follows_the_loop_in_variants_of_methods(method, values):
+    problem = Problem(1, rounds=6)
+    follow_the_loop(problem.federation(method, example(CATALOG[method]) | values), problem.some(), Cohort())
 
 
 @pytest.mark.gpu

@@ -17,6 +17,7 @@ from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
+from tests.bench.engine.rounds_of_backends import VARIANTS
 from tests.never_waits import DEVICE, HostWaitsError, NeverWaits, never_waits
 from tests.problems import Problem, train
 from tests.tiers import in_turn, thorough
@@ -96,18 +97,6 @@ def test_the_host_never_waits(method, backend, monkeypatch):
 def test_nor_for_whole_batches(method, backend, monkeypatch):
     """Of other sizes, for every way in which a method uses them: steps, the full gradient, a loss of its own."""
     check(backend, federation_of(method, "full"), monkeypatch)
-
-
-VARIANTS = {
-    "fedgf constant": ("fedgf", {"c": 0.5}),
-    "fedlesam released": ("fedlesam", {"estimate": "released_literal"}),
-    "fedlesam first round": ("fedlesam", {"first_seen": "none"}),
-    "fedtoga fusion": ("fedtoga", {"direction": "fusion"}),
-    "fedspeed active duals": ("fedspeed", {"server_dual": "active"}),
-    "fedrobust full": ("fedrobust", {"affine": "full"}),
-    "fedavg swa": ("fedavg", {"swa": {"start": 0, "cycle": 1}}),
-    "fedavg swa as released": ("fedavg", {"swa": {"start": 0, "cycle": 1, "collect": "alg1"}}),
-}
 
 
 @pytest.mark.parametrize(("name", "backend"), in_turn(*WAYS, names=VARIANTS, quick=[*VARIANTS]))
