@@ -42,6 +42,18 @@ def test_points_without_a_value_are_left_out() -> None:
     assert np.isnan(tau([1.0, 1], [1.0, 2])), "all points are tied"
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_partial_correlation_is_that_of_gaussian_variables(sign: int) -> None:
+    """Against the regression of both on z; the three correlations differ, and one may be negative."""
+    rng = np.random.default_rng(1)
+    z, u, v = rng.normal(size=(3, 4000))
+    x, y = z + u, sign * 0.5 * z + 0.6 * u + v
+    found = float(partial(*(np.array([kendalltau(*pair).statistic]) for pair in ((x, y), (x, z), (y, z))))[0])
+    of_x, of_y = (values - np.polyval(np.polyfit(z, values, 1), z) for values in (x, y))
+    expected = 2 / np.pi * np.arcsin(np.corrcoef(of_x, of_y)[0, 1])
+    assert found == pytest.approx(expected, abs=0.02)
+
+
 def test_partial_correlation_removes_a_common_cause() -> None:
     rng = np.random.default_rng(0)
     z = rng.normal(size=400)

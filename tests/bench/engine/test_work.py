@@ -122,10 +122,12 @@ def test_the_servers_direction_divides_by_each_clients_own_steps():
 
 
 def test_runs_count_their_work(tmp_path):
-    """The images of a run are those that were trained; two methods have the same work."""
+    """The images of a run are those that were trained, by clients of unequal size; two methods have the same work."""
     small = {"training.rounds": 2, "training.local_epochs": 3, "training.work": STRAGGLERS, "grid.seeds": [5]}
-    experiment = load_experiment("quick", {**small, "engine.backend": "loop"})
-    configs = [experiment.cell(f"digits/dirichlet-0.1/4-of-20/{method}").runs[0] for method in ("fedavg", "scaffold")]
+    unequal = {"grid.partition": [{"name": "dirichlet_by_class", "alpha": 0.6, "clients": 20, "least": 1}]}
+    experiment = load_experiment("quick", {**small, **unequal, "engine.backend": "loop"})
+    cells = [path for path in experiment.paths() if "/4-of-20/" in path]
+    configs = [experiment.cell(path).runs[0] for path in cells if path.endswith(("/fedavg", "/scaffold"))]
     runs = [train(config, tmp_path / config.method.name, CPU) for config in configs]
     assert runs[0].metrics()["local_steps"].tolist() == runs[1].metrics()["local_steps"].tolist()
     setup = RunSetup.build(configs[0], CPU)
@@ -133,6 +135,7 @@ def test_runs_count_their_work(tmp_path):
     trained = {}
     for state.round in range(2):
         trained[state.round + 1] = sum(len(index) for work in setup.work(state) for index in work.batches)
+    assert len(set(trained.values())) == 2
     assert images_of_steps(runs[1], trained) == trained
     assert configs[0].training.local.mean_share() == pytest.approx((0.5 * 2 + 0.5 * 3) / 3)
 
