@@ -155,7 +155,7 @@ def _finished(
     for cell in requested.experiment.cells().values():
         for config in cell.runs:
             run = finished_run(requested.paths.run(name, cell.path, config.seed), config)
-            if run is not None:
+            if run is not None and run.config.identity == config.identity:  # else it was edited: an error
                 missing = False
                 yield {"experiment": name, **cell.address.columns, "seed": config.seed}, run
     if missing:

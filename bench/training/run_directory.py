@@ -111,6 +111,8 @@ class RunDirectory:
         except UntrustedCodeError:
             raise
         except UserError as error:
+            if self.of_this_code:
+                raise DamagedFileError(self.path / CONFIG, error, self.remedy) from None
             raise UserError(f"'{self.path / CONFIG}' is of another version or damaged: {error}") from None
         if config.identity != self.identity:
             raise DamagedFileError(

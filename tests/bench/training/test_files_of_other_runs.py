@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import fedflat as fedflat_api
 from bench.engine.checkpoint import CHECKPOINTS, load_state
 from bench.experiments.experiment import Cell, load_experiment
 from bench.files.checksums import DamagedFileError
@@ -144,3 +145,14 @@ def test_a_checkpoint_of_another_run_is_not_resumed(tmp_path, monkeypatch):
             shutil.copy(other / name, mine / name)
     with pytest.raises(UserError, match=r"checkpoint.safetensors' belongs to another run; delete '.*partial-"):
         train_runs([first], [tmp_path / "seed-0"], CPU)
+
+
+@pytest.mark.parametrize("read", [fedflat_api.runs, fedflat_api.metrics])
+def test_the_python_api_refuses_an_edited_configuration(read, results):
+    overrides = {**SAVED, "chosen": ["fedavg", "feddyn"]}
+    read("quick", results=results, overrides=overrides)
+    config = read_checked_json(run_of(results) / "config.json", "")
+    edited = {**config, "training": {**config["training"], "lr": 0.2}}
+    write_checked_json(run_of(results) / "config.json", edited)
+    with pytest.raises(DamagedFileError, match=r"its identity differs from the one in provenance\.json"):
+        read("quick", results=results, overrides=overrides)
