@@ -193,7 +193,9 @@ class ScaledCrop(Augmentation):
     least: float = Field(default=0.5, gt=0, le=4, description="smallest scale")
     most: float = Field(default=1.5, gt=0, le=4, description="largest scale")
     size: tuple[Pixels, Pixels] | None = Field(
-        examples=[16], default=None, description="height and width of the window in pixels; null: those of the images"
+        examples=[[512, 1024]],
+        default=None,
+        description="height and width of the window in pixels; null: those of the images",
     )
 
     def output_shape(self, image_shape: Shape) -> Shape:
