@@ -27,6 +27,10 @@ Overrides = Annotated[Mapping[str, Any], plain_mapping('{"training.rounds": 20}'
 class Run(RunDirectory):
     """A finished run: `path`, `config`, `identity`, `provenance`, `metrics()`, `times()`, `model()`, `data()`, ..."""
 
+    @checked
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(Path(path))
+
     def model(self) -> nn.Module:
         """The final global model on the CPU, in float32; with SWA, the averaged model."""
         dataset = load_dataset(self.config.dataset, data_root())
@@ -64,7 +68,7 @@ def load_run(path: str | Path, *, trust: bool = False) -> Run:
     """
     if trust:
         trust_code(Path(path))
-    return Run(Path(path))
+    return Run(path)
 
 
 @checked

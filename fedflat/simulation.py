@@ -110,7 +110,8 @@ class SimulationResult:
         """
         return self.received(x, self.global_params[-1] if self.global_params else _flat(self.model))
 
-    def model_after(self, round_: int) -> nn.Module:
+    @checked
+    def model_after(self, round_: Count) -> nn.Module:
         """A copy of the model after this round, with its parameters and buffers, in evaluation mode.
 
         A `UserError` if they were not kept: only those of the last round are, without `keep_every_round`.

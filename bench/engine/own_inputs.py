@@ -12,6 +12,7 @@ from torch import Tensor
 from bench.data.dataset import DeviceData
 from bench.data.moments import SCALE, PixelSums, shift_and_factor
 from bench.data.own_arrays import unmasked
+from bench.input.arguments import shown
 from bench.input.errors import UserError
 from bench.models.user_model import FLOATS, unusual
 
@@ -24,9 +25,13 @@ _INTEGERS = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits i
 
 @dataclass(frozen=True)
 class Inputs:
-    """How inputs become those of a model: uint8 is normalised by (x − `shift`) · `factor`, other numbers stay."""
+    """How inputs of one kind and `shape` become those of a model.
+
+    uint8 is normalised by (x − `shift`) · `factor`, other numbers stay. `shape` is that of a sample.
+    """
 
     kind: str
+    shape: tuple[int, ...]
     shift: Tensor | None = None
     factor: Tensor | None = None
 
@@ -34,10 +39,19 @@ class Inputs:
     def of(cls, x: Tensor) -> "Inputs":
         """With mean and deviation of the training inputs x `[n, ...]`, as for an npz file."""
         if x.dtype != torch.uint8:
-            return cls(_kind(x))
+            return cls(_kind(x), tuple(x.shape[1:]))
         sums = PixelSums()
         sums.add(x.cpu().numpy())
-        return cls(_kind(x), *shift_and_factor(*sums.moments(), SCALE, x.ndim - 1))
+        return cls(_kind(x), tuple(x.shape[1:]), *shift_and_factor(*sums.moments(), SCALE, x.ndim - 1))
+
+    def check(self, name: str, x: Tensor) -> None:
+        """A `UserError` if a sample has another shape, or another kind of numbers."""
+        _check_like(name, x, self.shape, self.kind)
+
+    @property
+    def hint(self) -> str:
+        """What may help if a model fails for these inputs."""
+        return _HINTS.get(self.kind, "")
 
     def on(self, name: str, x: Tensor, y: Tensor, w: Tensor) -> DeviceData:
         """Samples with this name on the device of a model w `[P]`; a `UserError` if their numbers do not fit it."""
@@ -49,10 +63,9 @@ class Inputs:
         return DeviceData(x, y.to(w.device), x.new_zeros(()), x.new_ones(()))
 
     def __call__(self, x: OwnArray, w: Tensor) -> Tensor:
-        """Inputs `[n, ...]` as a model w `[P]` receives them; a `UserError` if they are no such numbers."""
+        """Inputs `[n, ...]` as a model w `[P]` receives them; a `UserError` if kind or shape are others."""
         own = own_inputs("x", x)
-        if _kind(own) != self.kind:
-            raise UserError(f"x: inputs have the dtype {dtype_name(own.dtype)} (allowed: {self.kind}, as for clients)")
+        self.check("x", own)
         data = self.on("x", own, torch.zeros(len(own), dtype=torch.long), w)
         return data.inputs(data.images)
 
@@ -127,6 +140,8 @@ def _tensor(name: str, part: OwnArray) -> Tensor:
         if problem := unusual(part):
             raise UserError(f"{name}: a tensor {problem} (allowed: dense tensors with values)")
         return part.detach()
+    if not isinstance(part, np.ndarray):
+        raise UserError(f"{name}: the inputs are {shown(part)} (allowed: a tensor or a NumPy array)")
     part = unmasked(f"{name}: an array", part)
     if part.dtype.kind == "f" and part.dtype.itemsize > 8:
         with np.errstate(over="ignore"):  # reported as infinite
@@ -142,16 +157,27 @@ def _tensor(name: str, part: OwnArray) -> Tensor:
 
 def check_like_first(name: str, x: Tensor, first: Tensor) -> None:
     """A `UserError` if a sample has another shape, or another kind of numbers, than the first client's."""
-    given, expected = list(x.shape[1:]), list(first.shape[1:])
-    if given != expected:
-        raise UserError(f"{name}: an input has the shape {given} (allowed: {expected}, as for client 0)")
-    if _kind(x) != _kind(first):
+    _check_like(name, x, first.shape[1:], _kind(first))
+
+
+def _check_like(name: str, x: Tensor, shape: Sequence[int], kind: str) -> None:
+    given = list(x.shape[1:])
+    if given != list(shape):
+        raise UserError(f"{name}: an input has the shape {given} (allowed: {list(shape)}, as for client 0)")
+    if _kind(x) != kind:
         raise UserError(
-            f"{name}: inputs have the dtype {dtype_name(x.dtype)} (allowed: {_kind(first)}, as for the first client)"
+            f"{name}: inputs have the dtype {dtype_name(x.dtype)} (allowed: {kind}, as for the first client)"
         )
+
+
+_BYTES, _WHOLE = "uint8", "whole numbers"
+_HINTS = {
+    _BYTES: " (bytes are normalised; token ids are x.long(), or x.astype('int64') of an array)",
+    _WHOLE: " (whole numbers stay whole numbers; features are x.float())",
+}
 
 
 def _kind(x: Tensor) -> str:
     if x.dtype == torch.uint8:
-        return "uint8"
-    return "floating-point numbers" if x.is_floating_point() else "whole numbers"
+        return _BYTES
+    return "floating-point numbers" if x.is_floating_point() else _WHOLE

@@ -124,6 +124,20 @@ def test_errors_are_one_line(folder, tmp_path):
         fedflat.load_run(ResultPaths(folder / "results").run("quick", CELL, 0)).data("validation")
 
 
+@pytest.mark.parametrize("path", [None, 3, b"x", "", "x" * 5000, "absent"], ids=lambda path: repr(path)[:20])
+def test_a_run_is_in_a_run_directory(path):
+    with pytest.raises(fedflat.UserError, match=r"path = .*the path of a file or folder|is not a run directory"):
+        fedflat.Run(path)
+
+
+@pytest.mark.parametrize("round_", [np.array([1, 2]), None, "1", 1.5, 0, True], ids=repr)
+def test_the_round_of_a_model_is_a_whole_number(round_):
+    result = fedflat.simulate("fedavg", LINEAR, [(X, Y)], rounds=2, local_steps=1, lr=0.1, keep_every_round=True)
+    assert torch.equal(result.model_after(1.0).weight, result.model_after(np.int64(1)).weight)
+    with pytest.raises(fedflat.UserError, match=r"^round_ = .* \(allowed: whole numbers from 1 to 1,000,000\)$"):
+        result.model_after(round_)
+
+
 X, Y = torch.randn(8, 3), torch.arange(8) % 2
 LINEAR = torch.nn.Linear(3, 2)
 FROZEN = torch.nn.Linear(3, 2)
