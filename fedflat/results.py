@@ -1,7 +1,6 @@
 """Part of the Python API: the results of an experiment as data frames, and single runs."""
 
 from collections.abc import Iterator, Mapping
-from os import fspath
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -140,7 +139,7 @@ def analysis(
 
     Raises `UserError` if no cell is analysed, or if a file was computed with other options or from other runs.
     """
-    requested = RequestedExperiment(fspath(experiment), Path(results), overrides or {})
+    requested = RequestedExperiment(str(experiment), Path(results), overrides or {})
     if name not in requested.analyses:
         raise unknown(f"analysis of experiment {requested.experiment.name}", name, requested.analyses)
     frame = requested.tidy.gather(name, requested.experiment.addresses)
@@ -154,7 +153,7 @@ def _finished(
     experiment: NameOrFile, results: str | Path, overrides: Overrides | None
 ) -> Iterator[tuple[dict[str, Any], RunDirectory]]:
     """The finished runs of an experiment, each with its identifying columns: experiment, setting, method, seed."""
-    requested = RequestedExperiment(fspath(experiment), Path(results), overrides or {})
+    requested = RequestedExperiment(str(experiment), Path(results), overrides or {})
     name, missing = requested.experiment.name, True
     for cell in requested.experiment.cells().values():
         for config in cell.runs:

@@ -21,7 +21,7 @@ from torch import Tensor
 from bench.data.centre import centre, centre_shape
 from bench.data.label_maps import IGNORED, has_label_maps
 from bench.input.errors import UserError, unknown
-from bench.input.field_words import NOTHING
+from bench.input.field_words import means_null
 from bench.input.frozen import Frozen
 
 Shape = tuple[int, ...]
@@ -331,7 +331,7 @@ def _parse(item: Any) -> Sequence[AnyAugmentation]:
             raise UserError(f"augmentation {name} has no options (allowed: its name alone)")
         return PRESETS[name]
     if not isinstance(name, str) or name not in AUGMENTATIONS:
-        raise unknown("augmentation", name, [*AUGMENTATIONS, *PRESETS], "null" if str(name) in NOTHING else None)
+        raise unknown("augmentation", name, [*AUGMENTATIONS, *PRESETS], "null" if means_null(name) else None)
     return [AUGMENTATIONS[name].parse(fields, where=f"augmentation {name}")]
 
 

@@ -6,6 +6,7 @@ declare nothing, unless they send vectors in another form, such as top-k or quan
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Literal
 
 from torch import Tensor
@@ -34,7 +35,7 @@ def declared(method: Method, direction: Literal["upload", "download"]) -> Bits:
 
     def bits(name: str, v: Tensor) -> float | Tensor | None:
         found = next((given for hook in hooks if (given := hook(name, v)) is not None), None)
-        is_number = isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < math.inf
+        is_number = isinstance(found, Real) and not isinstance(found, bool) and 0 <= found < math.inf
         if found is None or is_number or (isinstance(found, Tensor) and found.numel() == 1):
             return found
         raise UserError(

@@ -79,7 +79,7 @@ def own_samples(name: str, data: object) -> tuple[Tensor, Tensor]:
     if len(parts) != 2 or not all(isinstance(part, Tensor | np.ndarray) for part in parts):
         kinds = " and ".join(type(part).__name__ for part in parts[:4])
         raise UserError(f"{name}: the data are {kinds} (allowed: two tensors or NumPy arrays, inputs and labels)")
-    x, y = own_inputs(name, parts[0]), _whole_numbers(name, "labels", _tensor(name, parts[1]))
+    x, y = own_inputs(name, parts[0]), _labels(name, _tensor(name, parts[1]))
     if y.ndim != 1:
         raise UserError(
             f"{name}: labels have the shape {list(y.shape)}, inputs {list(x.shape)} (allowed: [n], [n, ...])"
@@ -97,7 +97,7 @@ def own_inputs(name: str, part: OwnArray) -> Tensor:
     if x.dtype == torch.uint8:
         return x
     if x.dtype in _INTEGERS:
-        return _whole_numbers(name, "inputs", x)
+        return _in_int64(name, "inputs", x)
     if x.dtype not in FLOATS:
         kind = dtype_name(x.dtype)
         raise UserError(f"{name}: inputs have the dtype {kind} (allowed: uint8, whole or floating-point numbers)")
@@ -106,10 +106,15 @@ def own_inputs(name: str, part: OwnArray) -> Tensor:
     return x
 
 
-def _whole_numbers(name: str, what: str, values: Tensor) -> Tensor:
-    """Whole numbers in int64; a `UserError` for other numbers, and for whole numbers beyond int64."""
+def _labels(name: str, values: Tensor) -> Tensor:
+    """Labels in int64; a `UserError` unless they are whole numbers."""
     if values.dtype not in _INTEGERS:
-        raise UserError(f"{name}: {what} have dtype {dtype_name(values.dtype)} (allowed: integers from 0)")
+        raise UserError(f"{name}: labels have the dtype {dtype_name(values.dtype)} (allowed: integers from 0)")
+    return _in_int64(name, "labels", values)
+
+
+def _in_int64(name: str, what: str, values: Tensor) -> Tensor:
+    """Whole numbers in int64; a `UserError` if it cannot hold one."""
     own = values.long()
     if values.dtype == torch.uint64 and len(own) and own.min() < 0:
         raise UserError(f"{name}: {what} have numbers of 2**63 or more (allowed: those that int64 holds)")
@@ -152,7 +157,7 @@ def _tensor(name: str, part: OwnArray) -> Tensor:
         kind = part.dtype.kind
         if kind in "fiub":
             return torch.from_numpy(part.astype(part.dtype.newbyteorder("=")))
-        raise UserError(f"{name}: an array has dtype {part.dtype} (allowed: numbers)") from None
+        raise UserError(f"{name}: an array has the dtype {part.dtype} (allowed: numbers)") from None
 
 
 def check_like_first(name: str, x: Tensor, first: Tensor) -> None:

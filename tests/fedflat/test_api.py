@@ -16,6 +16,7 @@ from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
 from bench.experiments.experiment import load_experiment
 from bench.experiments.results import ResultPaths
+from bench.training.run_directory import metrics_columns
 from bench.training.train import train_cell
 from fedflat import curvature, results, simulation
 from tests.places import ROOT
@@ -138,18 +139,42 @@ def test_the_round_of_a_model_is_a_whole_number(round_):
         result.model_after(round_)
 
 
+def test_every_column_of_a_round_is_in_the_documentation():
+    """Of a simulation with all that adds columns, and of a run."""
+    history = fedflat.simulate(
+        "fedsam",
+        LINEAR,
+        (X, Y),
+        partition={"name": "iid", "clients": 4},
+        participation={"active": 2, "availability": {"name": "bernoulli", "probability": 0.9}},
+        work={"name": "uniform"},
+        rounds=2,
+        local_steps=2,
+        lr=0.1,
+        lr_schedule={"name": "cosine"},
+        server_lr_schedule={"name": "cosine"},
+        hyperparameters={"rho": 0.1, "schedules": {"rho": {"name": "cosine"}}},
+        test=(X, Y),
+    ).history
+    assert {"available", "server_lr", "rho", "local_steps", "test_loss"} <= set(history), "else it tests little"
+    section = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").partition("## Metrics of a round")[2]
+    rows = [line.split("|")[1] for line in section.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {*history, *metrics_columns("test")} <= named
+
+
 X, Y = torch.randn(8, 3), torch.arange(8) % 2
 LINEAR = torch.nn.Linear(3, 2)
 FROZEN = torch.nn.Linear(3, 2)
 FROZEN.requires_grad_(False)
 WRONG_DATA = [
-    ((X, Y.float()), "client 1: labels have dtype float32 (allowed: integers from 0)"),
+    ((X, Y.float()), "client 1: labels have the dtype float32 (allowed: integers from 0)"),
     ((X, Y * 5), "client 1: labels are 0 to 5 (allowed: integers 0 to 1)"),
     ((X, -Y), "client 1: labels are -1 to 0 (allowed: integers 0 to 1)"),
     ((X, Y[:, None]), "client 1: labels have the shape [8, 1]"),
     ((X[:, :2], Y), "client 1: an input has the shape [2] (allowed: [3], as for client 0)"),
     ((X / 0, Y), "client 1: inputs contain NaN or infinite values"),
-    ((X.numpy(), Y.numpy().astype(str)), "client 1: an array has dtype <U"),
+    ((X.numpy(), Y.numpy().astype(str)), "client 1: an array has the dtype <U"),
     (
         (X.tolist(), Y),
         "client 1: the data are list and Tensor (allowed: two tensors or NumPy arrays, inputs and labels)",
@@ -179,7 +204,7 @@ WRONG_OPTIONS = [
     ({"participants": None, "rounds": 2, "participation": {"active": 1, "x": 1}}, "unknown key of participation 'x'"),
     ({"local_steps": None}, "local training needs local_steps (mini-batches"),
     ({"local_epochs": 2}, "and not both"),
-    ({"test": (X, Y.float())}, "test: labels have dtype float32"),
+    ({"test": (X, Y.float())}, "test: labels have the dtype float32"),
     ({"test": (X[:, :2], Y)}, "test: an input has the shape [2] (allowed: [3]"),
     ({"test": X.numpy()}, "test: the data are ndarray"),
     ({"evaluate_every": 0}, "evaluate_every = 0"),
@@ -238,7 +263,9 @@ def test_measures_take_numbers_of_numpy_but_no_model_that_is_all_frozen():
         fedflat.hessian(FROZEN, (X, Y), k=2)
 
 
-@pytest.mark.parametrize(("wrong", "message"), [((X, Y.float()), "data: labels have dtype"), (X, "data: the data are")])
+@pytest.mark.parametrize(
+    ("wrong", "message"), [((X, Y.float()), "data: labels have the dtype"), (X, "data: the data are")]
+)
 def test_a_hessian_on_wrong_data_is_refused(wrong, message):
     with pytest.raises(fedflat.UserError, match=message):
         fedflat.hessian(LINEAR, wrong, k=2)

@@ -26,6 +26,12 @@ CELL = "digits/dirichlet-0.1/4-of-20/fedavg"
 SAID = [
     ("training.clip=none", "Input should be a number; did you mean null? (largest norm of the direction q; null: off;"),
     ("evaluation.until=none", "did you mean null? (test accuracy, or mean IoU for segmentation, in percent at which"),
+    ("training.clip=off", "not true or false; did you mean null? (largest norm of the direction q; null: off;"),
+    ("training.clip=true", "should be a number, not true or false (largest norm of the direction q; null: off;"),
+    ("evaluation.until=no", "not true or false; did you mean null? (test accuracy, or mean IoU for segmentation"),
+    ("training.batch_size=true", "not true or false (mini-batch size B; all: all images of a client; for example 50)"),
+    ("training.prox_split=1", "prox_split = 1 (allowed: true or false) (a proximal term's λw joins the decay"),
+    ("training.augmentation=off", "unknown augmentation 'False'; did you mean 'null'?"),
     ("training.augmentation=none", "unknown augmentation 'none'; did you mean 'null'?"),
     ("evaluation.local_models=none", "(allowed: a list of rounds from 1, such as [10, 30], or last; null: none)"),
     ("training.batch_size=full", "a whole number (mini-batch size B; all: all images of a client; for example 50)"),
