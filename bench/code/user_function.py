@@ -1,6 +1,7 @@
 """A function in a user-defined Python file, which a configuration names: a model, or a data set."""
 
 from collections.abc import Callable, Mapping
+from importlib.util import decode_source
 from pathlib import Path
 from symtable import symtable
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -102,19 +103,18 @@ class UserFunction(NamedCode, Frozen):
         A `UserError` if it has been imported from elsewhere: a file that is trusted is no reason to call, say, a
         function of Python's that deletes files.
         """
-        what, found = f"the {self.kind_of_file()} '{self.file}'", values.get(self.function)
-        own = {
-            entry.get_name() for entry in symtable(source, str(self.file), "exec").get_symbols() if entry.is_assigned()
-        }
-        if not callable(found):
+        what, function = f"the {self.kind_of_file()} '{self.file}'", values.get(self.function)
+        symbols = symtable(decode_source(source), str(self.file), "exec").get_symbols()
+        own = {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
+        if not callable(function):
             functions = [name for name in values if name in own and callable(values[name]) and name[0] != "_"]
             raise unknown(f"function of {what}", self.function, functions)
         package = (self.module or "").partition(".")[0]
-        is_of_package = package != "" and getattr(found, "__module__", "").partition(".")[0] == package
+        is_of_package = package != "" and str(getattr(function, "__module__", "")).partition(".")[0] == package
         if self.function not in own and not is_of_package:
             raise UserError(f"{what} imports '{self.function}' from elsewhere (allowed: a function that it defines)")
-        function: Callable[..., Any] = found
-        return function
+        own_function: Callable[..., Any] = function
+        return own_function
 
 
 def _file_of(module: str, noun: str) -> Path:
