@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from fedflat.curvature import hessian, sharpness, surface
     from fedflat.results import Run, analysis, load_model, load_run, metrics, runs
     from fedflat.round_logs import tensorboard
-    from fedflat.simulation import SimulationResult, simulate
+    from fedflat.simulation import simulate
+    from fedflat.simulation_result import SimulationResult
 
 __all__ = [
     "EngineChoice", "Run", "SimulationResult", "UserError", "__version__",
@@ -37,7 +38,7 @@ __all__ = [
 
 _MODULES = {
     "EngineChoice": "bench.training.engine_choice",
-    "SimulationResult": "fedflat.simulation",
+    "SimulationResult": "fedflat.simulation_result",
     "simulate": "fedflat.simulation",
     "tensorboard": "fedflat.round_logs",
     "UserError": "bench.input.errors",

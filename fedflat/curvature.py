@@ -18,7 +18,7 @@ from bench.engine.objective import Objective
 from bench.engine.own_inputs import OwnSamples
 from bench.engine.own_tensors import Model, copied, own_batches
 from bench.input.arguments import Argument, checked
-from bench.input.bounds import Count, Images, Length, Points, Seed
+from bench.input.bounds import Count, Images, Length, Points, Positive, Seed
 from bench.models.network import has_buffers
 from bench.numerics.precision import at_least_single
 from bench.numerics.streams import torch_stream
@@ -31,7 +31,7 @@ Samples = Annotated[OwnSamples, Argument.checked_later()]
 
 @checked
 def hessian(
-    model: Model, data: Samples, k: Count = 1, *, tolerance: Length = 1e-3, batch_size: Images = 1000
+    model: Model, data: Samples, k: Count = 1, *, tolerance: Positive = 1e-3, batch_size: Images = 1000
 ) -> TopEigenvalues:
     """The k algebraically largest eigenvalues of the Hessian of the mean cross-entropy, by Lanczos iteration.
 

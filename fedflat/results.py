@@ -1,7 +1,6 @@
 """Part of the Python API: the results of an experiment as data frames, and single runs."""
 
 from collections.abc import Iterator, Mapping
-from os import fspath
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +25,10 @@ Overrides = Annotated[Mapping[str, Any], plain_mapping('{"training.rounds": 20}'
 
 class Run(RunDirectory):
     """A finished run: `path`, `config`, `identity`, `provenance`, `metrics()`, `times()`, `model()`, `data()`, ..."""
+
+    @checked
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(Path(path))
 
     def model(self) -> nn.Module:
         """The final global model on the CPU, in float32; with SWA, the averaged model."""
@@ -64,7 +67,7 @@ def load_run(path: str | Path, *, trust: bool = False) -> Run:
     """
     if trust:
         trust_code(Path(path))
-    return Run(Path(path))
+    return Run(path)
 
 
 @checked
@@ -136,7 +139,7 @@ def analysis(
 
     Raises `UserError` if no cell is analysed, or if a file was computed with other options or from other runs.
     """
-    requested = RequestedExperiment(fspath(experiment), Path(results), overrides or {})
+    requested = RequestedExperiment(str(experiment), Path(results), overrides or {})
     if name not in requested.analyses:
         raise unknown(f"analysis of experiment {requested.experiment.name}", name, requested.analyses)
     frame = requested.tidy.gather(name, requested.experiment.addresses)
@@ -150,7 +153,7 @@ def _finished(
     experiment: NameOrFile, results: str | Path, overrides: Overrides | None
 ) -> Iterator[tuple[dict[str, Any], RunDirectory]]:
     """The finished runs of an experiment, each with its identifying columns: experiment, setting, method, seed."""
-    requested = RequestedExperiment(fspath(experiment), Path(results), overrides or {})
+    requested = RequestedExperiment(str(experiment), Path(results), overrides or {})
     name, missing = requested.experiment.name, True
     for cell in requested.experiment.cells().values():
         for config in cell.runs:

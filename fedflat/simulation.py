@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bench.data.partitions import parse_partition
@@ -18,7 +17,7 @@ from bench.engine.divergence import evaluation_diverged
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
-from bench.engine.own_inputs import Inputs, OwnArray, OwnSamples
+from bench.engine.own_inputs import OwnSamples
 from bench.engine.own_tensors import Model, OwnData, copied, federation_on
 from bench.engine.participation import Participation, active_clients, counted
 from bench.engine.settings import EngineSettings
@@ -26,19 +25,19 @@ from bench.engine.step_settings import StepSettings
 from bench.engine.work import parse_work
 from bench.input.arguments import Argument, checked, plain_mapping, whole
 from bench.input.bounds import MOST, Count, Images, Seed
-from bench.input.errors import UserError, first_few, unknown
+from bench.input.errors import UserError, unknown
 from bench.input.frozen import literals
 from bench.methods.base import Method
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
 from bench.models.network import has_buffers
-from bench.models.user_model import trained_parameters
 from bench.training.calibration import choose_engine, is_small
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import images_per_batch
 from fedflat.progress_bar import progress_bar
 from fedflat.round_logs import OnRound
+from fedflat.simulation_result import SimulationResult
 
 Buffers = Literal["refuse", "average", "local"]
 
@@ -53,12 +52,13 @@ _ID = whole(0, MOST - 1)
 
 def _participants(given: Any) -> list[list[int]]:
     """Ids as whole numbers, for each round; a ValueError if these are no lists, or there is no round."""
-    rounds = [given, *given] if isinstance(given, Sequence | np.ndarray) else [given]
-    if len(rounds) < 2 or not all(
-        isinstance(part, Sequence | np.ndarray) and not isinstance(part, str | bytes) for part in rounds
-    ):
+    if not _is_list(given) or not len(given) or not all(map(_is_list, given)):
         raise ValueError("not allowed")
     return [[_ID.convert(i) for i in active] for active in given]
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
 
 
 Participants = Annotated[
@@ -79,53 +79,6 @@ EngineOrName = Annotated[
 Callback = Annotated[OnRound, Argument.instance("a function of a dictionary", Callable)]
 Clients = Annotated[Sequence[OwnSamples] | OwnSamples, Argument.checked_later()]
 Samples = Annotated[OwnSamples, Argument.checked_later()]
-
-
-@dataclass(frozen=True)
-class SimulationResult:
-    """The global models and measurements of a simulation."""
-
-    global_params: list[Tensor]
-    """The flat global parameters `[P]` after the last round, or after each one, in the order of `model.parameters()`.
-    """
-    global_buffers: list[Tensor]
-    """The flat buffers `[B]` that belong to `global_params`, in the order of `model.buffers()`, without those of frozen
-    parts; empty if the model has none."""
-    history: pd.DataFrame
-    """One row per round; docs/results.md explains the columns."""
-    engine: EngineChoice
-    """How the first round was computed. `simulate` with this `engine` gives the same bits."""
-    model: nn.Module
-    """A copy of the model with the last global parameters, and buffers, in evaluation mode."""
-    split: list[NDArray[np.int64]]
-    """The samples of each client, as indices into the given data; into the clients' data one after another if there
-    was no partition."""
-    received: Inputs
-    """How the model receives inputs, for `inputs`."""
-
-    def inputs(self, x: OwnArray) -> Tensor:
-        """Inputs `[n, ...]` as the model received those of the clients, bytes normalised by their mean and deviation.
-
-        A `UserError` if they are no such numbers.
-        """
-        return self.received(x, self.global_params[-1] if self.global_params else _flat(self.model))
-
-    def model_after(self, round_: int) -> nn.Module:
-        """A copy of the model after this round, with its parameters and buffers, in evaluation mode.
-
-        A `UserError` if they were not kept: only those of the last round are, without `keep_every_round`.
-        """
-        rounds = self.history["round"].tolist()[-len(self.global_params) :]
-        if round_ not in rounds:
-            kept_rounds = first_few([*map(str, rounds)])
-            raise UserError(
-                f"no parameters of round {round_!r} (allowed: {kept_rounds}; keep_every_round=True keeps all)"
-            )
-        kept = rounds.index(round_)
-        objective = Objective(copied(self.model), buffer_mode="average" if self.global_buffers else None)
-        if self.global_buffers:
-            objective.buffers = self.global_buffers[kept]
-        return objective.load(self.global_params[kept].clone()).eval()
 
 
 @checked
@@ -281,10 +234,6 @@ def simulate(
         history = history.reindex(columns=list(dict.fromkeys([*history, *SCORES])))
     params, kept_buffers = [w for w, _ in kept], [b for _, b in kept if b is not None]
     return SimulationResult(params, kept_buffers, history, choice, final, list(data.split), data.inputs)
-
-
-def _flat(model: nn.Module) -> Tensor:
-    return nn.utils.parameters_to_vector(trained_parameters(model).values()).detach()
 
 
 @contextmanager

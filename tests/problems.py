@@ -22,7 +22,8 @@ from bench.methods.recipe import Recipe
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_runs
-from fedflat.simulation import SimulationResult, simulate
+from fedflat.simulation import simulate
+from fedflat.simulation_result import SimulationResult
 
 
 @dataclass(frozen=True)

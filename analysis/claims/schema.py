@@ -60,7 +60,7 @@ class Claim(Frozen):
     about: str = Field(description="what is stated, in our words")
     metric: str
     analysis: str | None = Field(default=None, description="as in a column of a table")
-    target: float | str | None = Field(default=None, description="as in a column of a table")
+    target: float | str | None = Field(default=None, examples=[80], description="as in a column of a table")
     smoothed: bool = Field(default=False, description="as in a column of a table")
     final: FinalValue | None = Field(default=None, description="the reported value of a run; null: the paper's")
     select: Select = Select()

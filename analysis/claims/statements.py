@@ -31,8 +31,8 @@ Along = Literal["dataset", "partition", "participation"]
 class Bounds(Frozen):
     """An interval of values, with its bounds; or a number as the paper prints it."""
 
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: float | None = Field(default=None, examples=[4.2], description="the smallest value; null: no bound")
+    at_most: float | None = Field(default=None, examples=[5.3], description="the largest value; null: no bound")
     equals: str | None = Field(
         default=None,
         pattern=r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
@@ -123,7 +123,7 @@ class Rank(Form):
 
     method: Labels
     among: Labels
-    rank: int = Field(default=1, ge=1)
+    rank: int = Field(default=1, ge=1, description="the method is among so many of the highest or lowest")
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -22,6 +22,11 @@ def missing(source: Source) -> UserError | None:
     return None
 
 
+def identified(source: Source) -> str:
+    """A data set with all its options: those of two files may have the same label."""
+    return source.model_dump_json()
+
+
 PARTS = {
     "split": ("partition",),
     "train": ("model", "partition", "augmentation"),
@@ -40,9 +45,9 @@ class Part(NamedTuple):
 
 def parts(rule: str, run: RunConfig) -> Mapping[Part, RunConfig]:
     """The parts of a run that must fit its data set before a job of this rule begins."""
-    source, drawn = run.dataset.label, (run.evaluation.validation, run.seed)
+    source, drawn = identified(run.dataset), (run.evaluation.validation, run.seed)
     depends_on: Mapping[str, Hashable] = {
-        "model": (source, run.model.label),
+        "model": (source, run.model.model_dump_json()),
         "partition": (source, run.partition.model_dump_json(), drawn),
         "augmentation": (source, repr(run.training.augmentation)),
     }
@@ -58,7 +63,7 @@ def unfit(wanted: Mapping[Part, RunConfig]) -> Iterator[UserError]:
     """
     of_sources: dict[str, dict[Part, RunConfig]] = {}
     for part, run in wanted.items():
-        of_sources.setdefault(run.dataset.label, {})[part] = run
+        of_sources.setdefault(identified(run.dataset), {})[part] = run
     for own in of_sources.values():
         yield from _mistakes(own)
 

@@ -12,7 +12,7 @@ import torch
 from analysis.comparison.baselines import RUNS, folder_of
 from analysis.planning import targets
 from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
-from analysis.planning.data_checks import PARTS, Part, missing, parts, unfit
+from analysis.planning.data_checks import PARTS, Part, identified, missing, parts, unfit
 from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
 from analysis.planning.gradient_times import GradientTimes
 from analysis.report.figures import Figures
@@ -306,7 +306,7 @@ class Workflow:
                 needed = {part: run for run in runs for part in parts(rule, run)}
                 if not needed.keys() <= wanted.keys() and not (rule == "train" and self._has_runs(w, runs)):
                     wanted |= needed
-        sources = {run.dataset.label: run.dataset for run in wanted.values()}
+        sources = {(run.dataset.label, identified(run.dataset)): run.dataset for run in wanted.values()}
         raise_all("data sets and weights", [*filter(None, (missing(source) for _, source in sorted(sources.items())))])
         raise_all("what does not fit the data sets", list(unfit(wanted)))
 

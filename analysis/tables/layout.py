@@ -39,6 +39,7 @@ class Column(Frozen):
     final: FinalValue | None = Field(default=None, description="the reported value of a run; null: the table's")
     target: float | str | None = Field(
         default=None,
+        examples=[80],
         description="for metrics of targets: an accuracy in percent, or the method whose final accuracy is the target",
     )
     smoothed: bool = Field(default=False, description="whether the mean of several evaluations must reach the target")

@@ -18,6 +18,9 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 KIND = "module"
 
+USERS_MODULE = "fedflat_user_"
+"""The begin of the names of modules that are files of users."""
+
 
 def found(module: str) -> ModuleSpec | None:
     """Where a module is, on Python's path or else in the current folder; None if it is not there.
@@ -41,7 +44,7 @@ def found(module: str) -> ModuleSpec | None:
 
 def _by_others(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
     """Where all other finders find a module, whatever module of this name has been imported."""
-    others = (finder for finder in sys.meta_path if not isinstance(finder, _Finder))
+    others = (finder for finder in sys.meta_path if not isinstance(finder, _CheckingFinder))
     return next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
 
 
@@ -84,6 +87,16 @@ def _in(folder: Path | None, name: str) -> ModuleSpec | None:
     return None if folder is None else PathFinder.find_spec(name, [str(folder)])
 
 
+def check_later_imports() -> None:
+    """From now on, code of users imports modules of the current folder only if their code is trusted, whenever it does.
+
+    Imports within functions, such as a model's `forward`, are executed long after the file. Imports by other code, such
+    as the cells of a notebook, stay as they are.
+    """
+    if not any(isinstance(finder, _LaterFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _LaterFinder())
+
+
 @contextmanager
 def checked_imports(*, from_current_folder: bool = False) -> Iterator[None]:
     """In the block, modules of the current folder are imported only if their code is trusted.
@@ -99,7 +112,36 @@ def checked_imports(*, from_current_folder: bool = False) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-class _Finder(MetaPathFinder):
+class _CheckingFinder(MetaPathFinder):
+    """Checks what the other finders find."""
+
+
+class _LaterFinder(_CheckingFinder):
+    """Finds modules for code of users only."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """As `_Finder`; None if other code imports the module."""
+        return _Finder(importable=False).find_spec(fullname, path, target) if _is_imported_by_users_code() else None
+
+
+def _is_imported_by_users_code() -> bool:
+    """Whether the import that is being executed is in a file of a user, or in a module that such a file imports."""
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__") == __name__ or _is_of_importlib(frame.f_globals.get("__name__")):
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    is_file = str(frame.f_globals.get("__name__")).startswith(USERS_MODULE)
+    return is_file or isinstance(frame.f_globals.get("__loader__"), _CheckedLoader)
+
+
+def _is_of_importlib(name: object) -> bool:
+    return str(name).partition(".")[0] in ("importlib", "_frozen_importlib", "_frozen_importlib_external")
+
+
+class _Finder(_CheckingFinder):
     """Finds modules as all other finders do, and checks those of the current folder."""
 
     def __init__(self, *, importable: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from bench.code.modules import checked_imports, place
+from bench.code.modules import USERS_MODULE, check_later_imports, checked_imports, place
 from bench.code.trusted_code import require_trusted
 from bench.input.content import short_hash
 from bench.input.errors import UserError
@@ -30,9 +30,10 @@ def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleT
     """
     check_suffix(file, kind)
     require_trusted(file, source, kind)
-    module = ModuleType(f"fedflat_user_{file.stem}_{short_hash(source)}")
+    module = ModuleType(f"{USERS_MODULE}{file.stem}_{short_hash(source)}")
     module.__file__ = str(file)
     module.__package__ = package
+    check_later_imports()
     sys.modules[module.__name__] = module  # pydantic looks up annotations there
     try:
         with checked_imports():

@@ -1,7 +1,9 @@
 """A function in a user-defined Python file, which a configuration names: a model, or a data set."""
 
 from collections.abc import Callable, Mapping
+from importlib.util import decode_source
 from pathlib import Path
+from symtable import symtable
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, model_validator
@@ -89,14 +91,30 @@ class UserFunction(NamedCode, Frozen):
             module = run_file(self.file, source, kind, (self.module or "").rpartition(".")[0])
             if self.module is None:
                 refuse_own_imports(self.file, source, kind)
-            function = getattr(module, self.function, None)
-            if not callable(function):
-                functions = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
-                raise unknown(f"function of the {kind} '{self.file}'", self.function, functions)
+            function = self._function(vars(module), source)
             try:
                 return then(function(*arguments))
             except (Exception, SystemExit) as error:
                 raise failure(self.file, kind, error) from None
+
+    def _function(self, values: Mapping[str, Any], source: bytes) -> Callable[..., Any]:
+        """The function among the values of the file.
+
+        A `UserError` if it has been imported from elsewhere: a file that is trusted is no reason to call, say, a
+        function of Python's that deletes files.
+        """
+        what, function = f"the {self.kind_of_file()} '{self.file}'", values.get(self.function)
+        symbols = symtable(decode_source(source), str(self.file), "exec").get_symbols()
+        own = {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
+        if not callable(function):
+            functions = [name for name in values if name in own and callable(values[name]) and name[0] != "_"]
+            raise unknown(f"function of {what}", self.function, functions)
+        package = (self.module or "").partition(".")[0]
+        is_of_package = package != "" and str(getattr(function, "__module__", "")).partition(".")[0] == package
+        if self.function not in own and not is_of_package:
+            raise UserError(f"{what} imports '{self.function}' from elsewhere (allowed: a function that it defines)")
+        own_function: Callable[..., Any] = function
+        return own_function
 
 
 def _file_of(module: str, noun: str) -> Path:

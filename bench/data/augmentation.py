@@ -21,7 +21,7 @@ from torch import Tensor
 from bench.data.centre import centre, centre_shape
 from bench.data.label_maps import IGNORED, has_label_maps
 from bench.input.errors import UserError, unknown
-from bench.input.field_words import NOTHING
+from bench.input.field_words import means_null
 from bench.input.frozen import Frozen
 
 Shape = tuple[int, ...]
@@ -193,7 +193,9 @@ class ScaledCrop(Augmentation):
     least: float = Field(default=0.5, gt=0, le=4, description="smallest scale")
     most: float = Field(default=1.5, gt=0, le=4, description="largest scale")
     size: tuple[Pixels, Pixels] | None = Field(
-        examples=[16], default=None, description="height and width of the window in pixels; null: those of the images"
+        examples=[[512, 1024]],
+        default=None,
+        description="height and width of the window in pixels; null: those of the images",
     )
 
     def output_shape(self, image_shape: Shape) -> Shape:
@@ -329,7 +331,7 @@ def _parse(item: Any) -> Sequence[AnyAugmentation]:
             raise UserError(f"augmentation {name} has no options (allowed: its name alone)")
         return PRESETS[name]
     if not isinstance(name, str) or name not in AUGMENTATIONS:
-        raise unknown("augmentation", name, [*AUGMENTATIONS, *PRESETS], "null" if str(name) in NOTHING else None)
+        raise unknown("augmentation", name, [*AUGMENTATIONS, *PRESETS], "null" if means_null(name) else None)
     return [AUGMENTATIONS[name].parse(fields, where=f"augmentation {name}")]
 
 

@@ -6,8 +6,9 @@ declare nothing, unless they send vectors in another form, such as top-k or quan
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 from torch import Tensor
 
 from bench.input.errors import UserError
@@ -33,10 +34,15 @@ def declared(method: Method, direction: Literal["upload", "download"]) -> Bits:
     hooks = [getattr(component, f"{direction}_bits") for component in method]
 
     def bits(name: str, v: Tensor) -> float | Tensor | None:
-        found = next((given for hook in hooks if (given := hook(name, v)) is not None), None)
-        is_number = isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < math.inf
+        found: Any = next((given for hook in hooks if (given := hook(name, v)) is not None), None)
+        is_number = (
+            isinstance(found, int | float | np.integer | np.floating)
+            and not isinstance(found, bool)
+            and 0 <= found < math.inf
+        )
         if found is None or is_number or (isinstance(found, Tensor) and found.numel() == 1):
-            return found
+            size: float | Tensor | None = found
+            return size
         raise UserError(
             f"{method.name}: {direction}_bits of '{name}' = {found!r} (allowed: a number of at least 0, or None)"
         )

@@ -12,6 +12,7 @@ from torch import Tensor
 from bench.data.dataset import DeviceData
 from bench.data.moments import SCALE, PixelSums, shift_and_factor
 from bench.data.own_arrays import unmasked
+from bench.input.arguments import shown
 from bench.input.errors import UserError
 from bench.models.user_model import FLOATS, unusual
 
@@ -24,9 +25,13 @@ _INTEGERS = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits i
 
 @dataclass(frozen=True)
 class Inputs:
-    """How inputs become those of a model: uint8 is normalised by (x − `shift`) · `factor`, other numbers stay."""
+    """How inputs of one kind and `shape` become those of a model.
+
+    uint8 is normalised by (x − `shift`) · `factor`, other numbers stay. `shape` is that of a sample.
+    """
 
     kind: str
+    shape: tuple[int, ...]
     shift: Tensor | None = None
     factor: Tensor | None = None
 
@@ -34,10 +39,19 @@ class Inputs:
     def of(cls, x: Tensor) -> "Inputs":
         """With mean and deviation of the training inputs x `[n, ...]`, as for an npz file."""
         if x.dtype != torch.uint8:
-            return cls(_kind(x))
+            return cls(_kind(x), tuple(x.shape[1:]))
         sums = PixelSums()
         sums.add(x.cpu().numpy())
-        return cls(_kind(x), *shift_and_factor(*sums.moments(), SCALE, x.ndim - 1))
+        return cls(_kind(x), tuple(x.shape[1:]), *shift_and_factor(*sums.moments(), SCALE, x.ndim - 1))
+
+    def check(self, name: str, x: Tensor) -> None:
+        """A `UserError` if a sample has another shape, or another kind of numbers."""
+        _check_like(name, x, self.shape, self.kind)
+
+    @property
+    def hint(self) -> str:
+        """What may help if a model fails for these inputs."""
+        return _HINTS.get(self.kind, "")
 
     def on(self, name: str, x: Tensor, y: Tensor, w: Tensor) -> DeviceData:
         """Samples with this name on the device of a model w `[P]`; a `UserError` if their numbers do not fit it."""
@@ -49,10 +63,9 @@ class Inputs:
         return DeviceData(x, y.to(w.device), x.new_zeros(()), x.new_ones(()))
 
     def __call__(self, x: OwnArray, w: Tensor) -> Tensor:
-        """Inputs `[n, ...]` as a model w `[P]` receives them; a `UserError` if they are no such numbers."""
+        """Inputs `[n, ...]` as a model w `[P]` receives them; a `UserError` if kind or shape are others."""
         own = own_inputs("x", x)
-        if _kind(own) != self.kind:
-            raise UserError(f"x: inputs have the dtype {dtype_name(own.dtype)} (allowed: {self.kind}, as for clients)")
+        self.check("x", own)
         data = self.on("x", own, torch.zeros(len(own), dtype=torch.long), w)
         return data.inputs(data.images)
 
@@ -66,7 +79,7 @@ def own_samples(name: str, data: object) -> tuple[Tensor, Tensor]:
     if len(parts) != 2 or not all(isinstance(part, Tensor | np.ndarray) for part in parts):
         kinds = " and ".join(type(part).__name__ for part in parts[:4])
         raise UserError(f"{name}: the data are {kinds} (allowed: two tensors or NumPy arrays, inputs and labels)")
-    x, y = own_inputs(name, parts[0]), _whole_numbers(name, "labels", _tensor(name, parts[1]))
+    x, y = own_inputs(name, parts[0]), _labels(name, _tensor(name, parts[1]))
     if y.ndim != 1:
         raise UserError(
             f"{name}: labels have the shape {list(y.shape)}, inputs {list(x.shape)} (allowed: [n], [n, ...])"
@@ -84,7 +97,7 @@ def own_inputs(name: str, part: OwnArray) -> Tensor:
     if x.dtype == torch.uint8:
         return x
     if x.dtype in _INTEGERS:
-        return _whole_numbers(name, "inputs", x)
+        return _in_int64(name, "inputs", x)
     if x.dtype not in FLOATS:
         kind = dtype_name(x.dtype)
         raise UserError(f"{name}: inputs have the dtype {kind} (allowed: uint8, whole or floating-point numbers)")
@@ -93,10 +106,15 @@ def own_inputs(name: str, part: OwnArray) -> Tensor:
     return x
 
 
-def _whole_numbers(name: str, what: str, values: Tensor) -> Tensor:
-    """Whole numbers in int64; a `UserError` for other numbers, and for whole numbers beyond int64."""
+def _labels(name: str, values: Tensor) -> Tensor:
+    """Labels in int64; a `UserError` unless they are whole numbers."""
     if values.dtype not in _INTEGERS:
-        raise UserError(f"{name}: {what} have dtype {dtype_name(values.dtype)} (allowed: integers from 0)")
+        raise UserError(f"{name}: labels have the dtype {dtype_name(values.dtype)} (allowed: integers from 0)")
+    return _in_int64(name, "labels", values)
+
+
+def _in_int64(name: str, what: str, values: Tensor) -> Tensor:
+    """Whole numbers in int64; a `UserError` if it cannot hold one."""
     own = values.long()
     if values.dtype == torch.uint64 and len(own) and own.min() < 0:
         raise UserError(f"{name}: {what} have numbers of 2**63 or more (allowed: those that int64 holds)")
@@ -127,6 +145,8 @@ def _tensor(name: str, part: OwnArray) -> Tensor:
         if problem := unusual(part):
             raise UserError(f"{name}: a tensor {problem} (allowed: dense tensors with values)")
         return part.detach()
+    if not isinstance(part, np.ndarray):
+        raise UserError(f"{name}: the inputs are {shown(part)} (allowed: a tensor or a NumPy array)")
     part = unmasked(f"{name}: an array", part)
     if part.dtype.kind == "f" and part.dtype.itemsize > 8:
         with np.errstate(over="ignore"):  # reported as infinite
@@ -137,21 +157,32 @@ def _tensor(name: str, part: OwnArray) -> Tensor:
         kind = part.dtype.kind
         if kind in "fiub":
             return torch.from_numpy(part.astype(part.dtype.newbyteorder("=")))
-        raise UserError(f"{name}: an array has dtype {part.dtype} (allowed: numbers)") from None
+        raise UserError(f"{name}: an array has the dtype {part.dtype} (allowed: numbers)") from None
 
 
 def check_like_first(name: str, x: Tensor, first: Tensor) -> None:
     """A `UserError` if a sample has another shape, or another kind of numbers, than the first client's."""
-    given, expected = list(x.shape[1:]), list(first.shape[1:])
-    if given != expected:
-        raise UserError(f"{name}: an input has the shape {given} (allowed: {expected}, as for client 0)")
-    if _kind(x) != _kind(first):
+    _check_like(name, x, first.shape[1:], _kind(first))
+
+
+def _check_like(name: str, x: Tensor, shape: Sequence[int], kind: str) -> None:
+    given = list(x.shape[1:])
+    if given != list(shape):
+        raise UserError(f"{name}: an input has the shape {given} (allowed: {list(shape)}, as for client 0)")
+    if _kind(x) != kind:
         raise UserError(
-            f"{name}: inputs have the dtype {dtype_name(x.dtype)} (allowed: {_kind(first)}, as for the first client)"
+            f"{name}: inputs have the dtype {dtype_name(x.dtype)} (allowed: {kind}, as for the first client)"
         )
+
+
+_BYTES, _WHOLE = "uint8", "whole numbers"
+_HINTS = {
+    _BYTES: " (bytes are normalised; token ids are x.long(), or x.astype('int64') of an array)",
+    _WHOLE: " (whole numbers stay whole numbers; features are x.float())",
+}
 
 
 def _kind(x: Tensor) -> str:
     if x.dtype == torch.uint8:
-        return "uint8"
-    return "floating-point numbers" if x.is_floating_point() else "whole numbers"
+        return _BYTES
+    return "floating-point numbers" if x.is_floating_point() else _WHOLE

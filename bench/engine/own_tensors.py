@@ -67,13 +67,13 @@ class OwnData:
         """A `UserError` if the labels of the samples `given` by name are no classes of the model."""
         inputs, (first, *_) = Inputs.of(x), given
         data = inputs.on(first, x, y, objective.initial())
-        _check_labels(objective, data.inputs(data.images[:2]), {name: own for name, (_, own) in given.items()})
+        _check_labels(objective, inputs, data, {name: own for name, (_, own) in given.items()})
         return cls(data, split, inputs)
 
     def test_batches(self, objective: Objective, test: object, batch_size: int) -> list[tuple[Tensor, Tensor]]:
         """Batches of test samples, with inputs as in training; a `UserError` if they do not fit model and clients."""
         x, y = own_samples("test", test)
-        check_like_first("test", x, self.data.images)
+        self.inputs.check("test", x)
         return _batches(objective, "test", self.inputs, x, y, batch_size)
 
 
@@ -131,14 +131,14 @@ def _batches(
     objective: Objective, name: str, inputs: Inputs, x: Tensor, y: Tensor, batch_size: int
 ) -> list[tuple[Tensor, Tensor]]:
     data = inputs.on(name, x, y, objective.initial())
-    _check_labels(objective, data.inputs(data.images[:2]), {name: y})
+    _check_labels(objective, inputs, data, {name: y})
     return list(data.batches(batch_size))
 
 
-def _check_labels(objective: Objective, x: Tensor, labels: Mapping[str, Tensor]) -> None:
-    """A `UserError` unless the labels, by name, are class numbers of the model's scores of the inputs x `[B, ...]`."""
-    which = next(iter(labels))
-    shape = _shape_of_scores(objective, which, x)
+def _check_labels(objective: Objective, inputs: Inputs, data: DeviceData, labels: Mapping[str, Tensor]) -> None:
+    """A `UserError` unless the labels, by name, are class numbers of the model's scores of the data's inputs."""
+    which, x = next(iter(labels)), data.inputs(data.images[:2])
+    shape = _shape_of_scores(objective, which, x, inputs.hint)
     if len(shape) != 2 or shape[0] != len(x) or shape[1] < 2:
         raise UserError(
             f"{which}: the model maps inputs {list(x.shape)} to scores {shape} "
@@ -149,14 +149,13 @@ def _check_labels(objective: Objective, x: Tensor, labels: Mapping[str, Tensor])
             raise UserError(f"{name}: labels are {y.min()} to {y.max()} (allowed: integers 0 to {shape[1] - 1})")
 
 
-def _shape_of_scores(objective: Objective, name: str, x: Tensor) -> list[int]:
+def _shape_of_scores(objective: Objective, name: str, x: Tensor, hint: str) -> list[int]:
     """The shape of the scores of inputs x `[B, ...]`; a `UserError` if the model fails, or cannot be trained."""
     model = copied(objective.module).eval()  # modules may record calls
     try:
         with torch.enable_grad():
             scores = model(x)
     except Exception as error:  # a user-defined model may fail in any way
-        hint = "" if x.is_floating_point() else " (whole numbers stay whole numbers; features are x.float())"
         raise UserError(
             f"{name}: the model fails for inputs of the shape {list(x.shape)}: {reason(error)}{hint}"
         ) from None

@@ -245,7 +245,7 @@ _PATH = Argument("the path of a file or folder", path)
 _TEXT = Argument("text", lambda value: str(_required(isinstance(value, str), value)))
 _OF_TYPES: Mapping[Any, Argument] = {
     NoneType: _NONE,
-    bool: Argument.instance("True or False", bool),
+    bool: Argument("True or False", lambda value: bool(_required(isinstance(value, bool | np.bool_), value))),
     str: _TEXT,
     float: number(),
     Path: _PATH,

@@ -37,6 +37,7 @@ Images = Annotated[int, Field(ge=1, le=MOST_IMAGES)]
 Points = Annotated[int, Field(ge=2, le=MOST_POINTS)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Length = Annotated[float, Field(gt=0, le=LONGEST)]
+Positive = Annotated[float, Field(gt=0)]
 Columns = Annotated[int, Field(ge=1, le=MOST_COLUMNS)]
 
 

@@ -9,8 +9,13 @@ from pydantic.fields import FieldInfo
 
 from bench.input.registry import OneOf
 
-NOTHING = {"none", "off", "no", "nothing", "never"}
-"""Words that people write for null."""
+_NOTHING = {"none", "off", "no", "nothing", "never", "false"}
+"""Words that people write for null; off and no without quotes are false in YAML."""
+
+
+def means_null(given: object) -> bool:
+    """Whether a value is one of the words that people write for null."""
+    return str(given).lower() in _NOTHING
 
 
 class FilledIn:
@@ -35,7 +40,7 @@ def described(field: FieldInfo | None, given: object = None) -> str:
     if field is None or field.description is None:
         return ""
     is_nullable = type(None) in get_args(field.annotation)
-    meant = "; did you mean null?" if is_nullable and str(given).lower() in NOTHING else ""
+    meant = "; did you mean null?" if is_nullable and means_null(given) else ""
     example = _example(field)
     return f"{meant} ({field.description}{'' if example is None else f'; for example {example}'})"
 

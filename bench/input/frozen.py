@@ -134,10 +134,11 @@ def _class_in_words(cls: type) -> str:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Whether a field is a flag, or a number."""
+    """Whether a field is a flag, or a number; and the field itself, for messages."""
 
     is_flag: bool
     is_number: bool
+    field: FieldInfo
 
 
 def kinds(fields: Mapping[str, FieldInfo]) -> dict[str, _Kind]:
@@ -146,7 +147,7 @@ def kinds(fields: Mapping[str, FieldInfo]) -> dict[str, _Kind]:
     for key, field in fields.items():
         has_bool = _mentions(field.annotation, bool)
         is_flag = has_bool and not _mentions(field.annotation, int, float, str)
-        found[key] = _Kind(is_flag, not has_bool and _mentions(field.annotation, int, float))
+        found[key] = _Kind(is_flag, not has_bool and _mentions(field.annotation, int, float), field)
     return found
 
 
@@ -162,9 +163,11 @@ def check_bools(known: Mapping[str, _Kind], data: Mapping[str, Any], owner: Call
             continue
         values = value if isinstance(value, list | tuple) else [value]
         if known[key].is_number and any(isinstance(v, bool) for v in values):
-            raise UserError(f"{owner()}: {key} = {value!r}: Input should be a number, not true or false")
+            what = described(known[key].field, value)
+            raise UserError(f"{owner()}: {key} = {value!r}: Input should be a number, not true or false{what}")
         if known[key].is_flag and not isinstance(value, bool | None):
-            raise UserError(f"{owner()}: {key} = {value!r} (allowed: true or false)")
+            what = described(known[key].field, value)
+            raise UserError(f"{owner()}: {key} = {value!r} (allowed: true or false){what}")
 
 
 def _mentions(annotation: Any, *types: type) -> bool:

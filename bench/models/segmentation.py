@@ -1,6 +1,6 @@
 """Scores of semantic segmentation: confusion matrices, summed exactly over batches, and the mean IoU."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +64,11 @@ class _Tally:
 
     def __add__(self, other: "_Tally") -> "_Tally":
         return _Tally(self.loss + other.loss, self.images + other.images, self.confusion + other.confusion)
+
+
+def score_names(parts: Collection[str]) -> list[str]:
+    """The names of `segmentation_scores` of these parts."""
+    return ["loss", "accuracy", "miou", *(f"miou_{name}" for name in parts if len(parts) > 1)]
 
 
 def segmentation_scores(

@@ -48,7 +48,10 @@ def check_not_half(parameters: Iterable[Tensor]) -> None:
 
 
 def at_least_single(module: nn.Module) -> nn.Module:
-    """The same module; if trained parameters have 16 bits, its tensors of 16 bits are now exact copies in float32."""
+    """The same module; if trained parameters have 16 bits, its tensors of 16 bits are now exact copies in float32.
+
+    Otherwise frozen parts may have 16 bits: the module itself converts what they receive, and float32 would not fit.
+    """
     if any(p.requires_grad and p.dtype in _HALF for p in module.parameters()):
         for tensor in chain(module.parameters(), module.buffers()):
             if tensor.dtype in _HALF:

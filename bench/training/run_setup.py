@@ -27,10 +27,13 @@ from bench.experiments.run_config import AMOUNTS, USER_FILES, RunConfig
 from bench.input.content import ShortHash
 from bench.input.errors import UserError
 from bench.models import build_model
-from bench.models.segmentation import segmentation_scores
+from bench.models.segmentation import score_names, segmentation_scores
 from bench.models.user_model import UserModel
 from bench.numerics.precision import Precision, prepare_precision
 from bench.numerics.streams import numpy_stream
+
+SCORES = ("loss", "accuracy")
+"""The names of what `Objective.evaluate` returns."""
 
 EVALUATION_BATCH = {"cpu": 250, "cuda": 2000}
 """Samples per evaluation batch, by device: a CPU is not faster with more; LeNet's feature maps of 2,000 CIFAR images
@@ -175,12 +178,20 @@ class RunSetup:
 
     def evaluate_model(self, w: Tensor) -> dict[str, float]:
         """As `evaluate`, for a model w `[P]`."""
-        subsets = {"train": {"": self._trained()}, self.config.evaluation.subset: self._judged()}
         return {
             f"{subset}_{name}": score
-            for subset, parts in subsets.items()
+            for subset, parts in self._subsets().items()
             for name, score in self._scores(w, parts).items()
         }
+
+    def evaluated_columns(self) -> list[str]:
+        """The names of the scores of `evaluate_model`, which a run has even if no model of it was evaluated."""
+        has_maps = self.dataset.has_label_maps
+        names = {subset: score_names(parts) if has_maps else SCORES for subset, parts in self._subsets().items()}
+        return [f"{subset}_{name}" for subset, own in names.items() for name in own]
+
+    def _subsets(self) -> dict[str, Mapping[str, Batches]]:
+        return {"train": {"": self._trained()}, self.config.evaluation.subset: self._judged()}
 
     def _scores(self, w: Tensor, parts: Mapping[str, Batches]) -> dict[str, float]:
         """Scores by name: loss and accuracy; for segmentation also the mean IoU of all images, and of each subset."""
@@ -188,7 +199,7 @@ class RunSetup:
             model = functools.partial(self.objective.logits, w)
             return segmentation_scores(model, parts, self.dataset.classes)
         (data,) = parts.values()
-        return dict(zip(("loss", "accuracy"), self.objective.evaluate(w, data), strict=True))
+        return dict(zip(SCORES, self.objective.evaluate(w, data), strict=True))
 
     def batches(self, data: DeviceData, index: Tensor | None = None) -> Batches:
         """All images, or those at `index` `[n]`, in batches for forward passes."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -234,7 +234,9 @@ class TrainingRun:
         )
         if state.clients:
             self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
-        write_checked_csv(work / METRICS, _metrics(self._rows, config.evaluation.subset, config.score))
+        write_checked_csv(
+            work / METRICS, _metrics(self._rows, config.evaluation.subset, self.setup.evaluated_columns())
+        )
         write_checked_csv(work / TIMES, times.astype({"round": int}))
         write_csv(work / PARTITION, partition_table(self.setup.drawn, self.setup.dataset.train.labels))
         final = self.setup.federation.final(state)
@@ -269,10 +271,10 @@ class TrainingRun:
             self.log.removeHandler(handler)
 
 
-def _metrics(rows: list[dict[str, Any]], subset: str, score: str) -> pd.DataFrame:
+def _metrics(rows: list[dict[str, Any]], subset: str, evaluated: Sequence[str]) -> pd.DataFrame:
     """The rows as a table; it has the columns of evaluations, even if the run diverged before the first one."""
     table, columns = pd.DataFrame(rows), metrics_columns(subset)
-    extra = [name for name in dict.fromkeys([*table.columns, score]) if name not in columns]
+    extra = [name for name in dict.fromkeys([*table.columns, *evaluated]) if name not in columns]
     return table.reindex(columns=[*columns, *extra]).astype({"round": int, "active": int, "diverged": int})
 
 

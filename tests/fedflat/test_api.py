@@ -16,6 +16,7 @@ from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
 from bench.experiments.experiment import load_experiment
 from bench.experiments.results import ResultPaths
+from bench.training.run_directory import metrics_columns
 from bench.training.train import train_cell
 from fedflat import curvature, results, simulation
 from tests.places import ROOT
@@ -124,18 +125,56 @@ def test_errors_are_one_line(folder, tmp_path):
         fedflat.load_run(ResultPaths(folder / "results").run("quick", CELL, 0)).data("validation")
 
 
+@pytest.mark.parametrize("path", [None, 3, b"x", "", "x" * 5000, "absent"], ids=lambda path: repr(path)[:20])
+def test_a_run_is_in_a_run_directory(path):
+    with pytest.raises(fedflat.UserError, match=r"path = .*the path of a file or folder|is not a run directory"):
+        fedflat.Run(path)
+
+
+@pytest.mark.parametrize("round_", [np.array([1, 2]), None, "1", 1.5, 0, True], ids=repr)
+def test_the_round_of_a_model_is_a_whole_number(round_):
+    result = fedflat.simulate("fedavg", LINEAR, [(X, Y)], rounds=2, local_steps=1, lr=0.1, keep_every_round=True)
+    assert torch.equal(result.model_after(1.0).weight, result.model_after(np.int64(1)).weight)
+    with pytest.raises(fedflat.UserError, match=r"^round_ = .* \(allowed: whole numbers from 1 to 1,000,000\)$"):
+        result.model_after(round_)
+
+
+def test_every_column_of_a_round_is_in_the_documentation():
+    """Of a simulation with all that adds columns, and of a run."""
+    history = fedflat.simulate(
+        "fedsam",
+        LINEAR,
+        (X, Y),
+        partition={"name": "iid", "clients": 4},
+        participation={"active": 2, "availability": {"name": "bernoulli", "probability": 0.9}},
+        work={"name": "uniform"},
+        rounds=2,
+        local_steps=2,
+        lr=0.1,
+        lr_schedule={"name": "cosine"},
+        server_lr_schedule={"name": "cosine"},
+        hyperparameters={"rho": 0.1, "schedules": {"rho": {"name": "cosine"}}},
+        test=(X, Y),
+    ).history
+    assert {"available", "server_lr", "rho", "local_steps", "test_loss"} <= set(history), "else it tests little"
+    section = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").partition("## Metrics of a round")[2]
+    rows = [line.split("|")[1] for line in section.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {*history, *metrics_columns("test")} <= named
+
+
 X, Y = torch.randn(8, 3), torch.arange(8) % 2
 LINEAR = torch.nn.Linear(3, 2)
 FROZEN = torch.nn.Linear(3, 2)
 FROZEN.requires_grad_(False)
 WRONG_DATA = [
-    ((X, Y.float()), "client 1: labels have dtype float32 (allowed: integers from 0)"),
+    ((X, Y.float()), "client 1: labels have the dtype float32 (allowed: integers from 0)"),
     ((X, Y * 5), "client 1: labels are 0 to 5 (allowed: integers 0 to 1)"),
     ((X, -Y), "client 1: labels are -1 to 0 (allowed: integers 0 to 1)"),
     ((X, Y[:, None]), "client 1: labels have the shape [8, 1]"),
     ((X[:, :2], Y), "client 1: an input has the shape [2] (allowed: [3], as for client 0)"),
     ((X / 0, Y), "client 1: inputs contain NaN or infinite values"),
-    ((X.numpy(), Y.numpy().astype(str)), "client 1: an array has dtype <U"),
+    ((X.numpy(), Y.numpy().astype(str)), "client 1: an array has the dtype <U"),
     (
         (X.tolist(), Y),
         "client 1: the data are list and Tensor (allowed: two tensors or NumPy arrays, inputs and labels)",
@@ -165,7 +204,7 @@ WRONG_OPTIONS = [
     ({"participants": None, "rounds": 2, "participation": {"active": 1, "x": 1}}, "unknown key of participation 'x'"),
     ({"local_steps": None}, "local training needs local_steps (mini-batches"),
     ({"local_epochs": 2}, "and not both"),
-    ({"test": (X, Y.float())}, "test: labels have dtype float32"),
+    ({"test": (X, Y.float())}, "test: labels have the dtype float32"),
     ({"test": (X[:, :2], Y)}, "test: an input has the shape [2] (allowed: [3]"),
     ({"test": X.numpy()}, "test: the data are ndarray"),
     ({"evaluate_every": 0}, "evaluate_every = 0"),
@@ -207,7 +246,7 @@ def test_labels_may_be_small_integers():
         (curvature.surface, {"extent": "wide"}, "extent = 'wide' (allowed: numbers above 0, up to 1e+12)"),
         (curvature.hessian, {"k": None}, "k = None (allowed: whole numbers from 1 to 1,000,000)"),
         (curvature.hessian, {"batch_size": None}, "batch_size = None (allowed: whole numbers from 1 to 2,147,483,647)"),
-        (curvature.hessian, {"tolerance": -1}, "tolerance = -1 (allowed: numbers above 0, up to 1e+12)"),
+        (curvature.hessian, {"tolerance": -1}, "tolerance = -1 (allowed: numbers above 0)"),
         (curvature.surface, {"points": 4}, "4 grid points per axis (allowed: odd numbers from 3"),
         (curvature.surface, {"biases": "all"}, "biases = 'all' (allowed: zero, normalised)"),
     ],
@@ -224,7 +263,9 @@ def test_measures_take_numbers_of_numpy_but_no_model_that_is_all_frozen():
         fedflat.hessian(FROZEN, (X, Y), k=2)
 
 
-@pytest.mark.parametrize(("wrong", "message"), [((X, Y.float()), "data: labels have dtype"), (X, "data: the data are")])
+@pytest.mark.parametrize(
+    ("wrong", "message"), [((X, Y.float()), "data: labels have the dtype"), (X, "data: the data are")]
+)
 def test_a_hessian_on_wrong_data_is_refused(wrong, message):
     with pytest.raises(fedflat.UserError, match=message):
         fedflat.hessian(LINEAR, wrong, k=2)

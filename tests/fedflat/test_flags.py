@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pydantic import BaseModel
@@ -20,7 +21,7 @@ from bench.methods.compose import compose
 from tests.annotations import classes_below
 
 X, Y = torch.zeros(4, 3), torch.arange(4) % 2
-WRONG = ["no", "yes", "x", "", 0, 1, 1.0, [], {"a": 1}, np.bool_(True)]
+WRONG = ["no", "yes", "x", "", 0, 1, 1.0, [], {"a": 1}, np.int64(1)]
 
 
 def model() -> torch.nn.Module:
@@ -53,7 +54,14 @@ def test_flags_of_functions(call, wrong):
 def test_flags_of_functions_are_used():
     assert len(fedflat.surface(model(), (X, Y), points=3, orthogonal=True, progress=False)) == 9
     with torch.random.fork_rng():
-        assert len(simulated(progress=None, keep_every_round=True, prox_split=np.bool_(True).item()).global_params) == 1
+        assert len(simulated(progress=None, keep_every_round=True).global_params) == 1
+
+
+def test_flags_may_be_those_of_a_row_of_a_data_frame():
+    row = pd.DataFrame({"prox_split": [True], "progress": [False], "keep_every_round": [True]}).iloc[0]
+    assert all(type(row[flag]) is np.bool_ for flag in row.index)
+    with torch.random.fork_rng():
+        assert len(simulated(**row).global_params) == 1
 
 
 def all_flags() -> list[tuple[type[BaseModel], str]]:
@@ -82,7 +90,7 @@ def test_flags_of_methods():
     found = [(one, flag) for one in recipes for flag, info in one.hyperparameters.items() if info.annotation is bool]
     assert len(found) > 5
     for recipe, flag in found:
-        with pytest.raises(UserError, match=rf"^{re.escape(recipe.name)}: {flag} = 'no' \(allowed: true or false\)$"):
+        with pytest.raises(UserError, match=rf"^{re.escape(recipe.name)}: {flag} = 'no' \(allowed: true or false\)"):
             recipe.build({flag: "no"})
 
 

@@ -131,6 +131,33 @@ def test_bytes_are_normalised_as_those_of_an_npz_file(x, tmp_path):
         simulated((x, Y), model=model, test=(test, Y[:4]))
 
 
+@pytest.mark.parametrize(
+    ("trained", "x", "message"),
+    [
+        (BYTES, BYTES[:, 0], r"x: an input has the shape \[2, 2\] \(allowed: \[3, 2, 2\], as for client 0\)"),
+        (BYTES, BYTES[0], r"x: an input has the shape \[2, 2\] \(allowed: \[3, 2, 2\]"),
+        (BYTES.reshape(N, -1), BYTES.reshape(N * 2, -1), r"x: an input has the shape \[6\] \(allowed: \[12\]"),
+        (X, X[:, :2], r"x: an input has the shape \[2\] \(allowed: \[3\]"),
+        (BYTES, BYTES.astype(float), r"x: inputs have the dtype float64 \(allowed: uint8"),
+        (X, X.tolist(), r"x: the inputs are \[\[.*\]\] \(allowed: a tensor or a NumPy array\)"),
+        (X, None, r"x: the inputs are None \(allowed: a tensor or a NumPy array\)"),
+    ],
+)
+def test_inputs_of_a_result_are_of_one_shape_and_kind(trained, x, message):
+    """A colour channel's mean is not subtracted from a grey picture of as many rows, or pictures."""
+    result = simulated((trained, Y), model=linear(trained[0].size if isinstance(trained, np.ndarray) else 3))
+    with pytest.raises(fedflat.UserError, match=f"^{message}"):
+        result.inputs(x)
+
+
+def test_token_ids_in_bytes_are_refused_with_the_way():
+    ids = (np.arange(5 * N) % 50).astype(np.uint8).reshape(N, 5)
+    way = r"\(bytes are normalised; token ids are x.long\(\), or x.astype\('int64'\) of an array\)$"
+    with pytest.raises(fedflat.UserError, match=rf"^clients: the model fails for inputs .*{way}"):
+        simulated((ids, Y), model=seeded(Tokens))
+    assert simulated((ids.astype("int64"), Y), model=seeded(Tokens)).history["diverged"].sum() == 0
+
+
 def quantised() -> Tensor:
     with warnings.catch_warnings(action="ignore"):  # torch will remove them
         return torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import numbers
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import fedflat
+from bench.experiments.experiment import load_experiment
+from bench.training.train import train_cell
 from tests.fuzz.answers import Answers
 from tests.fuzz.odd_python import ANYTHING, INPUTS, LABELS, MODELS, NUMBERS, N, model
 
@@ -31,6 +34,22 @@ SIMULATED = {
     "progress": False,
 }
 MEASURED = {"model": model(), "data": (X, Y)}
+
+
+@functools.cache
+def result() -> fedflat.SimulationResult:
+    return fedflat.simulate(**SIMULATED)
+
+
+@functools.cache
+def run() -> fedflat.Run:
+    changes = {"training.rounds": 1, "grid.seeds": [0], "engine.backend": "loop"}
+    folder = Path(tempfile.mkdtemp())
+    cell = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedsam")
+    train_cell("quick", cell, folder, torch.device("cpu"), lambda line: None)
+    return fedflat.Run(folder / "seed-0")
+
+
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "simulate": (fedflat.simulate, SIMULATED),
     "hessian": (fedflat.hessian, MEASURED),
@@ -43,7 +62,18 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "analysis": (fedflat.analysis, {"experiment": "quick", "name": "hessian", "results": "absent"}),
     "tensorboard": (fedflat.tensorboard, {"folder": "absent"}),
     "EngineChoice": (fedflat.EngineChoice, {}),
+    "Run": (fedflat.Run, {"path": "absent"}),
+    "Run.data": (lambda subset: run().data(subset), {"subset": "test"}),
+    "SimulationResult.inputs": (lambda x: result().inputs(x), {"x": X}),
+    "SimulationResult.model_after": (lambda round_: result().model_after(round_), {"round_": 1}),
 }
+TAKE_NOTHING = {"Run.model", "SimulationResult", "UserError", "__version__"}
+"""Names without arguments of users."""
+
+OF_ENGINE = {f"EngineChoice.{name}" for name in ("agrees_with", "as_json", "from_json", "is_possible_on", "prepare")}
+OF_ENGINE |= {"EngineChoice.simpler", "EngineChoice.smaller"}
+"""Methods for FedFlat's own modules: docs/python.md has a choice as a value that is passed on."""
+
 COMPUTING = ["simulate", "hessian", "sharpness", "surface"]
 ARRAYS = ("clients", "test", "data")
 
@@ -74,6 +104,16 @@ def tried(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         return answers
 
     return tried
+
+
+def test_every_function_and_method_of_the_api_is_tried():
+    names = set(fedflat.__all__)
+    for name in fedflat.__all__:
+        one = getattr(fedflat, name)
+        if inspect.isclass(one):
+            methods = [key for key, value in vars(one).items() if inspect.isroutine(value) and key[0] != "_"]
+            names |= {f"{name}.{key}" for key in methods}
+    assert names == {*CALLS, *TAKE_NOTHING, *OF_ENGINE}
 
 
 @st.composite

@@ -19,8 +19,10 @@ class LocalPlane(ThroughModels):
     name: ClassVar[str] = "local_plane"
     of_final_model: ClassVar[bool] = False
 
-    clients: tuple[Annotated[int, Field(examples=[[0, 1, 2]], ge=0, le=MOST)], ...] | None = Field(
-        default=None, description="three clients; null: the first three participants of that round"
+    clients: tuple[Annotated[int, Field(ge=0, le=MOST)], ...] | None = Field(
+        examples=[[0, 1, 2]],
+        default=None,
+        description="three clients; null: the first three participants of that round",
     )
     round: Count | None = Field(
         examples=[30], default=None, description="the round of the stored state; null: the last one"

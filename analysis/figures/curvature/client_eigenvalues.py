@@ -63,7 +63,7 @@ class ClientEigenvaluesLayout(PanelLayout):
             )
         return (
             f"Thin lines: one client each, {clients} clients for each of {count_seeds(frame)}; "
-            "thick lines: their median; bands: from the first to the third quartile.{left_out}"
+            f"thick lines: their median; bands: from the first to the third quartile.{left_out}"
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:

@@ -55,8 +55,8 @@ class ConvergenceLayout(LinePanelsLayout):
         description="rounds between the evaluations to average, where the last rounds have more of them; 1: all",
     )
     every: Count = Field(default=1, description="rounds between the points of a curve")
-    targets: tuple[Annotated[float, Field(examples=[[80, 90]], gt=0)], ...] = Field(
-        default=(), description="values marked by a line"
+    targets: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        examples=[[80, 90]], default=(), description="values marked by a line"
     )
     y_min: float | None = Field(
         examples=[40],

@@ -57,7 +57,7 @@ class SweepPanel(Frozen):
     axis: str | None = Field(
         default=None, description="a value that the experiment sweeps, such as rho, instead of points and methods"
     )
-    x: str = Field(examples=[0.1], default="", description="the swept value in words; default: the axis")
+    x: str = Field(default="", description="the swept value in words; default: the axis")
     scale: Scale = Field(default="linear", description="scale of the x axis; even: equal distances between points")
     select: Selection = Field(default=Selection(), description="fields of the setting that all points share")
     mean_of: tuple[Selection, ...] = Field(

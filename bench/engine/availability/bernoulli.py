@@ -14,7 +14,9 @@ class BernoulliAvailability(Availability):
     """In each round, each client with the same probability, whatever the others and earlier rounds are."""
 
     name: Literal["bernoulli"] = "bernoulli"
-    probability: float = Field(gt=0, le=1, description="probability that a client is available in a round")
+    probability: float = Field(
+        gt=0, le=1, examples=[0.5], description="probability that a client is available in a round"
+    )
 
     @property
     def label(self) -> str:

@@ -1,7 +1,7 @@
 """Availability that is read from a file, for example from a trace of devices."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from bench.engine.availability.base import Availability
 from bench.engine.round_file import Rounds, check_length, clients_by_round
 from bench.input.content import short_hash, stem, with_hash
+from bench.input.field_words import FilledIn
 
 KIND = "availability file"
 
@@ -19,7 +20,7 @@ class AvailabilityFromFile(Availability):
 
     name: Literal["from_file"] = "from_file"
     file: Path = Field(description="CSV of round and client")
-    hash: str | None = Field(default=None, description="of the file's content; filled in")
+    hash: Annotated[str | None, FilledIn()] = Field(default=None, description="of the file's content; filled in")
 
     @model_validator(mode="before")
     @classmethod

@@ -16,8 +16,10 @@ class PeriodicAvailability(Availability):
     """Each client in `available` of every `period` rounds, from a round on that is drawn for the client by the seed."""
 
     name: Literal["periodic"] = "periodic"
-    period: Count = Field(description="rounds of a period, such as a day")
-    available: Count = Field(description="consecutive rounds of each period in which a client is available")
+    period: Count = Field(examples=[24], description="rounds of a period, such as a day")
+    available: Count = Field(
+        examples=[6], description="consecutive rounds of each period in which a client is available"
+    )
 
     @model_validator(mode="after")
     def _within(self) -> "PeriodicAvailability":

@@ -16,7 +16,7 @@ class Stragglers(Work):
     """
 
     name: Literal["stragglers"] = "stragglers"
-    share: float = Field(gt=0, le=1, description="probability that a client is a straggler in a round")
+    share: float = Field(gt=0, le=1, examples=[0.5], description="probability that a client is a straggler in a round")
 
     def amount(self, most: int, seed: int, t: int, client: int) -> int:
         """The number drawn, or all."""

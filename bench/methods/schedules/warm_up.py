@@ -22,7 +22,7 @@ class WarmUp(Schedule):
     """s + (1−s) t/W in round t < W, then the factors of another schedule, whose first round is W."""
 
     name: Literal["warmup"] = "warmup"
-    rounds: Count = Field(description="rounds W of the warm-up")
+    rounds: Count = Field(examples=[5], description="rounds W of the warm-up")
     start: float = Field(default=0.1, ge=0, description="factor s in round 0")
     then: Annotated[Schedule, OneOf(DECAYS.values(), discriminator="name")] = Field(
         default=Constant(), description="the schedule after the warm-up"

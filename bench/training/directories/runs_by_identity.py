@@ -37,6 +37,8 @@ def _finished(setting: Path) -> Mapping[tuple[str, str], Sequence[Path]]:
     for file in sorted(setting.glob(str(run_in(Path("*"), "*") / PROVENANCE))):
         try:
             found[file.parent.name, str(json.loads(file.read_bytes())["identity"])].append(file.parent)
+        except FileNotFoundError:  # another process is replacing the run
+            continue
         except (OSError, ValueError, TypeError, KeyError) as error:  # damaged, or of another version
             leave_out(file, error)
     return found

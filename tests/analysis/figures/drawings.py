@@ -1,5 +1,6 @@
 """What tests of figures share: how to draw one, and what can be read in it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from matplotlib.figure import Figure
 
 from analysis.figures import draw as figures
 from analysis.figures.draw import KINDS
+from analysis.layouts.captions import Caption
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import Setting
+from tests.analysis.conftest import words
 
+_PLACE = re.compile(r"\{[A-Za-z_]")
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 
 
@@ -20,10 +24,12 @@ def drawn(name: str, tidy: Tidy) -> Figure:
     return figures.draw(figures.load_figure("quick", name), tidy)
 
 
-def check_type(figure: Figure) -> None:
-    """All text is large enough to be read."""
+def check_type(figure: Figure, caption: Caption) -> None:
+    """All text is large enough to be read, and none shows the name of a value in place of the value."""
     for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
         assert text.get_fontsize() >= 7, text
+        assert not _PLACE.search(re.sub(r"\$[^$]*\$", "", text.get_text())), text
+    assert not _PLACE.search(words(caption)), caption
 
 
 def check_bytes_repeat(draw: Callable[[], Figure], folder: Path) -> None:

@@ -51,7 +51,7 @@ def test_captions_name_the_methods_beyond_the_largest_number(realistic: Tidy) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_type_is_readable(name: str, realistic: Tidy) -> None:
-    check_type(drawn(name, realistic))
+    check_type(drawn(name, realistic), figures.caption(figures.load_figure("quick", name), realistic))
 
 
 @pytest.mark.parametrize("name", [case(name, quick=name == NAMES[0]) for name in NAMES])

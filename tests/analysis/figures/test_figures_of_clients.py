@@ -114,9 +114,10 @@ def test_equal_data_gives_equal_bytes(kind: str, fields: dict[str, Any], tidy: T
 @pytest.mark.parametrize(("kind", "fields"), EACH)
 def test_type_is_readable_and_missing_methods_are_named(kind: str, fields: dict[str, Any], tidy: Tidy) -> None:
     figure = figures.draw(layout(kind, **fields), tidy)
-    check_type(figure)
+    caption = figures.caption(layout(kind, **fields), tidy)
+    check_type(figure, caption)
     assert "not run: FedGF" in foot(figure)
-    assert words(figures.caption(layout(kind, **fields), tidy)).startswith("T. C. ")
+    assert words(caption).startswith("T. C. ")
 
 
 def test_clients_have_a_point_each_and_a_box(tidy: Tidy) -> None:

@@ -92,6 +92,16 @@ def test_clients_are_lines_with_their_median(tidy: Tidy) -> None:
     assert "5 clients for each of 2 seeds" in caption
 
 
+@pytest.mark.parametrize("form", ["curves", "map"])
+def test_captions_say_how_many_local_models_are_left_out(form: str, tidy: Tidy) -> None:
+    chosen = layout("client_eigenvalues", form=form)
+    frame = tidy.gather("client_hessian", tidy.experiment.addresses)
+    assert "Left out" not in chosen.statistics(frame)
+    frame.loc[frame.index[1], "lambda_max"] = np.nan
+    said = chosen.statistics(frame)
+    assert said.endswith(". Left out: 1 local models whose gradient is not finite."), said
+
+
 def test_maps_of_clients_and_rounds_share_their_colours(tidy: Tidy) -> None:
     """Seed 0: client c of FedAvg has 2 (c + 1) / r after rounds 1, 5 and 9, FedSAM half of it."""
     chosen = layout("client_eigenvalues", form="map", rounds=[1, 9])
@@ -127,6 +137,6 @@ def test_bytes_repeat(kind: str, fields: dict[str, Any], tidy: Tidy, tmp_path: P
 
 @pytest.mark.parametrize(("kind", "fields"), EACH)
 def test_type_is_readable_and_nothing_is_one_line(kind: str, fields: dict[str, Any], tidy: Tidy) -> None:
-    check_type(figures.draw(layout(kind, **fields), tidy))
+    check_type(figures.draw(layout(kind, **fields), tidy), figures.caption(layout(kind, **fields), tidy))
     with pytest.raises(UserError, match="nothing to draw for 'T'"):
         figures.draw(layout(kind, **fields, methods=["fedgf"]), tidy)

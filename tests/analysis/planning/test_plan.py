@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.planning.gradient_times import MOST, GradientTimes
+from analysis.planning.gradient_times import FEW, MOST, Gradient, GradientTimes
 from analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
 from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, gradient_of, seconds
 from analysis.planning.targets import ReportOnTuning, StudyReport, targets_of
@@ -237,14 +237,30 @@ def test_parts_are_lines_with_their_sum() -> None:
     assert total([]) == Cost()
 
 
-def test_sizes_that_the_schema_allows_and_memory_does_not(tmp_path: Path) -> None:
+def test_sizes_that_the_schema_allows_and_memory_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mini-batch is cut to the data set; the time of a large one is that of a smaller one, times the samples."""
     config = load_experiment("quick", {"training.batch_size": 2**31 - 1}).cell("digits/dirichlet-0.1/4-of-20/fedsam")
     gradient = gradient_of(config.runs[0])
     assert gradient.batch == 901
-    times = GradientTimes.measured(CPU)
-    large, small = times(gradient._replace(batch=10 * MOST)), times(gradient._replace(batch=MOST))
-    assert large / small == pytest.approx(10, rel=0.9)
+    batches = []
+
+    def quickest(asked: Gradient, *_: object, **__: object) -> float:
+        batches.append(asked.batch)
+        return 0.001 + asked.batch / 10**6
+
+    monkeypatch.setattr("analysis.planning.gradient_times._shortest", quickest)
+
+    def measured(batch: int) -> float:
+        return GradientTimes.measured(CPU)(gradient._replace(batch=batch))
+
+    four_digits = 5e-4
+    assert measured(10 * MOST) == pytest.approx(10 * quickest(gradient._replace(batch=MOST)), rel=four_digits)
+    assert measured(MOST // 2) == pytest.approx(quickest(gradient._replace(batch=MOST // 2)), rel=four_digits)
+    assert max(batches) == MOST
+    monkeypatch.setattr("analysis.planning.gradient_times.LONG", 0.001)
+    few = quickest(gradient._replace(batch=FEW))
+    assert measured(10 * MOST) == pytest.approx(few * 10 * MOST / FEW, rel=four_digits)
+    monkeypatch.setattr("bench.models.base.available_memory", lambda: 10**11)
     own = tmp_path / "mine.yaml"
     own.write_text("name: mine\nextends: quick\nmodel: {name: mlp, hidden: [100000, 100000]}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"^model mlp\(hidden=.* has 10,007,600,010 parameters: training needs"):

@@ -234,19 +234,56 @@ def test_what_no_run_can_have_is_found_once_before_the_first_job(wrong, lines, t
     file = tmp_path / "mine.yaml"
     file.write_text(f"{{name: mine, extends: quick, methods: {{fedavg: {{}}, scaffold: {{}}}}, {wrong}}}", "utf-8")
     flow = Workflow.of({"experiments": [str(file)], "results": str(tmp_path / "results")})
-    jobs = []
-    for cell in flow.experiments["mine"].experiment.addresses:
-        w = wildcards(cell.path)
-        w.experiment = "mine"
-        jobs += [(rule, w) for rule in ("split", "train", "analyse")]
     with pytest.raises(SystemExit) as ended:
-        flow.require_data(jobs)
+        flow.require_data(jobs_of(flow, "mine", "split", "train", "analyse"))
     assert ended.value.code == 2
     printed = capsys.readouterr().err.splitlines()
     assert len(printed) == len(lines)
     for line in lines:
         assert sum(line.format(folder=tmp_path) in shown for shown in printed) == 1, (line, printed)
     assert not (tmp_path / "results").exists()
+
+
+def jobs_of(flow: Workflow, name: str, *rules: str) -> list[tuple[str, SimpleNamespace]]:
+    jobs = []
+    for cell in flow.experiments[name].experiment.addresses:
+        w = wildcards(cell.path)
+        w.experiment = name
+        jobs += [(rule, w) for rule in rules]
+    return jobs
+
+
+DATA = """
+import numpy as np
+
+def build():
+    x, y = np.random.default_rng(0).normal(size=(90, {width})).astype("float32"), np.arange(90) % 3
+    return {{"x_train": x, "y_train": y, "x_test": x, "y_test": y}}
+"""
+
+
+def test_data_sets_and_models_with_the_name_of_another_are_checked_on_their_own(tmp_path, monkeypatch, capsys):
+    """Two files have functions of the same name; each model fits its own data set, and the last one fits neither."""
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
+    files = {}
+    for name, width, units in (("a", 5, 5), ("b", 7, 7), ("c", 7, 6)):
+        (tmp_path / f"{name}.py").write_text(DATA.format(width=width), encoding="utf-8")
+        net = f"from torch import nn\n\ndef net(shape, classes):\n    return nn.Linear({units}, classes)\n"
+        (tmp_path / f"net_{name}.py").write_text(net, encoding="utf-8")
+        files[name] = tmp_path / f"{name}.yaml"
+        files[name].write_text(
+            f"{{name: {name}, extends: quick, dataset: {name}.py:build, model: net_{name}.py:net, "
+            "methods: {fedavg: {}}, grid: {seeds: [0], partition: [{name: iid, clients: 3}], participation: "
+            "[{active: 2}]}}",
+            encoding="utf-8",
+        )
+    flow = Workflow.of({"experiments": [*map(str, files.values())], "results": str(tmp_path / "results")})
+    fit = [job for name in ("a", "b") for job in jobs_of(flow, name, "split", "train")]
+    flow.require_data(fit)
+    with pytest.raises(SystemExit):
+        flow.require_data([*fit, *jobs_of(flow, "c", "train")])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "net_c.py' fails: RuntimeError: mat1 and mat2 shapes" in line
 
 
 def test_missing_data_sets_are_named_once_and_one_per_line(tmp_path, monkeypatch, capsys):

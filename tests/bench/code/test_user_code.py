@@ -1,5 +1,6 @@
 """Code of users is executed only if its content is trusted; looking for a module imports nothing."""
 
+import importlib
 import importlib.util
 import marshal
 import sys
@@ -13,6 +14,7 @@ from bench.code.named_code import require_trusted_names, trust_file, trust_named
 from bench.code.trusted_code import UntrustedCodeError, is_trusted, trust
 from bench.code.user_code import run_file
 from bench.input.errors import UserError
+from bench.models.user_model import UserModel
 from tests.strangers import LEAVES_A_TRACE, become_another_user, executed
 
 
@@ -130,6 +132,80 @@ def test_trusted_code_imports_no_untrusted_module_of_the_current_folder(name, on
         run_file(Path("net.py"), source, "model file")
     assert executed(folder.parent) == []
     sys.modules.pop("helper", None)
+
+
+LATER = """
+def direct():
+    import helper
+
+def by_name():
+    from importlib import import_module
+    import_module("helper")
+
+def through_another():
+    import trusted
+    trusted.later()
+"""
+
+
+@pytest.mark.parametrize("function", ["direct", "by_name", "through_another"])
+def test_imports_within_functions_are_checked_when_they_are_executed(function, folder, monkeypatch):
+    """Long after the file, with the current folder on Python's path, as in a notebook; whose own imports are free."""
+    trust(LATER.encode())
+    trust(written(folder / "trusted.py", "def later():\n    import helper\n").read_bytes())
+    written(folder / "helper.py")
+    monkeypatch.syspath_prepend(str(folder))
+    module = run_file(Path("net.py"), LATER.encode(), "model file")
+    try:
+        with pytest.raises(UntrustedCodeError, match=r"helper.py' is code that no experiment here has named"):
+            getattr(module, function)()
+        assert executed(folder) == []
+        importlib.import_module("helper")
+        assert executed(folder) == ["helper.py"]
+    finally:
+        for name in ("helper", "trusted"):
+            sys.modules.pop(name, None)
+
+
+NAMES = """
+from shutil import rmtree
+from os import *
+import functools
+
+def build(shape, classes):
+    return shape
+
+partial = functools.partial(build, classes=3)
+"""
+
+
+def test_a_configuration_chooses_among_the_functions_that_a_file_defines(folder):
+    """A file that is trusted is no reason to call what it imports."""
+    file = written(folder / "net.py", NAMES)
+    trust(file.read_bytes())
+
+    def result(function: str, **place: str) -> object:
+        return UserModel(function=function, **place or {"file": str(file)}).call(
+            (1,), *[2] * (function == "build"), then=id
+        )
+
+    assert result("build") == result("partial")
+    for name in ("rmtree", "mkdir"):
+        with pytest.raises(
+            UserError, match=rf"net.py' imports '{name}' from elsewhere \(allowed: a function that it de"
+        ):
+            result(name)
+    with pytest.raises(UserError, match=r"unknown function of the model file .* 'biuld'; did you mean 'build'"):
+        result("biuld")
+    for part, text in (("part", NAMES), ("__init__", "from nets.part import build, rmtree\n")):
+        trust(written(folder / "nets" / f"{part}.py", text).read_bytes())
+    try:
+        assert result("build", module="nets") == result("build")
+        with pytest.raises(UserError, match="imports 'rmtree' from elsewhere"):
+            result("rmtree", module="nets")
+    finally:
+        for name in ("nets", "nets.part"):
+            sys.modules.pop(name, None)
 
 
 def test_bytecode_of_somebody_else_is_not_used(folder):

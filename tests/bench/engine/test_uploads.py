@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -103,6 +104,17 @@ def test_tables_count_what_was_declared(top_k):
     costs = per_round(history, times, P)
     assert costs["uploads_per_round"] == pytest.approx(upload)
     assert costs["transmissions_per_round"] == pytest.approx(1 + upload)
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    class Sized(Correction):
+        name = "sized"
+
+        def upload_bits(self, name, v):
+            return np.int64(8 * v.numel())
+
+    history = PROBLEM.run(Recipe("sized", "Sized", "a test", Components(correction=Sized))).history
+    assert history["upload"].tolist() == [8 / 32] * len(history)
 
 
 @pytest.mark.parametrize("bits", [-1, math.nan, "many", True, torch.zeros(2)])

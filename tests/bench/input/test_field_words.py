@@ -1,23 +1,37 @@
 """Messages about a value say what its field is and give an example; `all` is accepted where it means one thing."""
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args
+
 import numpy as np
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
+import analysis
+import bench
 from analysis.analyses import parse_analysis
 from bench.engine.participation import Participation
 from bench.experiments.experiment import load_experiment
 from bench.experiments.schema import ExperimentFile
 from bench.input.bounds import MOST_IMAGES
 from bench.input.errors import UserError, unknown
-from bench.input.field_words import described, field_at, keys
+from bench.input.field_words import FilledIn, described, field_at, keys
 from bench.input.frozen import Frozen, kinds
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedavg"
 SAID = [
     ("training.clip=none", "Input should be a number; did you mean null? (largest norm of the direction q; null: off;"),
     ("evaluation.until=none", "did you mean null? (test accuracy, or mean IoU for segmentation, in percent at which"),
+    ("training.clip=off", "not true or false; did you mean null? (largest norm of the direction q; null: off;"),
+    ("training.clip=true", "should be a number, not true or false (largest norm of the direction q; null: off;"),
+    ("evaluation.until=no", "not true or false; did you mean null? (test accuracy, or mean IoU for segmentation"),
+    ("training.batch_size=true", "not true or false (mini-batch size B; all: all images of a client; for example 50)"),
+    ("training.prox_split=1", "prox_split = 1 (allowed: true or false) (a proximal term's λw joins the decay"),
+    ("training.augmentation=off", "unknown augmentation 'False'; did you mean 'null'?"),
     ("training.augmentation=none", "unknown augmentation 'none'; did you mean 'null'?"),
     ("evaluation.local_models=none", "(allowed: a list of rounds from 1, such as [10, 30], or last; null: none)"),
     ("training.batch_size=full", "a whole number (mini-batch size B; all: all images of a client; for example 50)"),
@@ -34,6 +48,14 @@ SAID = [
     ("partition.name=iid", "did you mean 'grid.partition'?"),
     ("grid.partition=[{name: noniid, clients: 9}]", "unknown grid.partition.0 'noniid' (allowed: by_group,"),
     ("grid.partition=[{name: from_file, fil: x}]", "(allowed: clients, file, name, order, repeats, title)"),
+    (
+        "grid.participation=[{active: 4, availability: {name: bernoulli, probability: x}}]",
+        "(probability that a client is available in a round; for example 0.5)",
+    ),
+    (
+        "grid.participation=[{active: 4, availability: {name: from_file, fil: x}}]",
+        "unknown key of from_file 'fil'; did you mean 'file'? (allowed: file, name)",
+    ),
 ]
 
 
@@ -61,8 +83,8 @@ def test_all_is_accepted_where_it_means_one_thing():
     assert run.evaluation.count(60_000) == 60_000, "without the bound of the default"
     assert run.training.local.batch_size == MOST_IMAGES
     assert Participation.parse({"active": "all"}) == Participation(sampling="full")
-    for analysis, key in (("hessian", "images"), ("client_hessian", "clients"), ("client_hessian", "rounds")):
-        assert parse_analysis(analysis, {key: "all"}) == parse_analysis(analysis, {})
+    for kind, key in (("hessian", "images"), ("client_hessian", "clients"), ("client_hessian", "rounds")):
+        assert parse_analysis(kind, {key: "all"}) == parse_analysis(kind, {})
     with pytest.raises(UserError, match="rounds = 'all': Input should be a whole number"):
         load_experiment("quick_all", {"training.rounds": "all"})
 
@@ -77,18 +99,73 @@ def subclasses(model: type[BaseModel]) -> set[type[BaseModel]]:
     return {model}.union(*map(subclasses, model.__subclasses__()))
 
 
+def models() -> list[type[BaseModel]]:
+    """Those of configurations, analyses, tables, figures and claims."""
+    for package in (bench, analysis):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    found = {one for one in subclasses(Frozen) if one.__module__.partition(".")[0] in ("bench", "analysis")}
+    return sorted(found, key=lambda one: (one.__module__, one.__name__))
+
+
+def fields() -> Iterator[tuple[str, FieldInfo]]:
+    for one in models():
+        yield from ((f"{one.__name__}.{name}", field) for name, field in one.model_fields.items())
+
+
 def test_every_number_of_a_configuration_is_described_with_an_example():
     """So a message about any of them can say what is wanted."""
-    models = {one for one in subclasses(Frozen) if one.__module__.startswith("bench.") and one.__module__ != __name__}
-    plain = {"seed", "version", "clients"}  # of stored runs; and 1 of the partition that is centralised
+    plain = {
+        "RunConfig.seed", "RunConfig.version",  # of stored runs
+        "Centralized.clients",  # 1
+        "Block.published", "Column.published", "TableLayout.rows",  # of any key
+    }  # fmt: skip
     silent = [
-        f"{one.__name__}.{name}"
-        for one in models
+        place
+        for one in models()
         for name in keys(one)
-        if kinds(one.model_fields)[name].is_number and one.__name__ != "Tuned" and name not in plain
+        if kinds(one.model_fields)[name].is_number
+        and one.__name__ != "Tuned"
+        and (place := f"{one.__name__}.{name}") not in plain
         if "for example" not in described(one.model_fields[name])
     ]
-    assert len(models) > 30 and not silent
+    assert len(models()) > 150 and not silent
+
+
+def test_each_example_is_one_of_its_field():
+    wrong = [name for name, field in fields() for example in field.examples or () if not is_allowed(field, example)]
+    assert not wrong
+
+
+def is_allowed(field: FieldInfo, example: object) -> bool:
+    given = yaml.safe_load(example) if isinstance(example, str) else example
+    try:
+        TypeAdapter(Annotated[field.annotation, *field.metadata, None]).validate_python(given)
+    except ValidationError:
+        return False
+    return True
+
+
+def test_examples_are_of_whole_fields():
+    """Those of an entry of a list are not part of the messages about the list."""
+    of_parts = [name for name, field in fields() if any(has_examples(part) for part in get_args(field.annotation))]
+    assert not of_parts
+
+
+def has_examples(annotation: Any) -> bool:
+    own = isinstance(annotation, FieldInfo) and bool(annotation.examples)
+    return own or any(map(has_examples, [*get_args(annotation), *getattr(annotation, "__metadata__", ())]))
+
+
+def test_what_fedflat_fills_in_is_not_among_the_keys():
+    """But users may give the file of code, and the number of clients of a file."""
+    listed = [
+        name
+        for name, field in fields()
+        if "filled in" in str(field.description) and not any(isinstance(mark, FilledIn) for mark in field.metadata)
+    ]
+    assert sorted(listed) == ["ArrayFunction.file", "FromFile.clients", "UserFunction.file", "UserModel.file"]
 
 
 def test_the_field_of_a_place():

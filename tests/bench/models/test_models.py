@@ -267,6 +267,7 @@ def test_a_model_that_is_no_name_is_reported():
 
 
 def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_built(monkeypatch):
+    monkeypatch.setattr("bench.models.base.available_memory", lambda: 10**11)
     with pytest.raises(UserError, match=r"^model mlp\(hidden=\(100000, 100000\)\) has 10,007,600,010 parameters: "):
         built({"name": "mlp", "hidden": [100_000, 100_000]}, (1, 8, 8))
     state = torch.get_rng_state()

@@ -68,9 +68,13 @@ def test_scores_are_those_of_scikit_learn(run: RunDirectory) -> None:
     assert "test mIoU" in (run.path / "run.log").read_text(encoding="utf-8")
 
 
-def test_a_run_that_diverged_before_its_first_evaluation_has_the_column_of_its_score(tmp_path: Path) -> None:
+def test_a_run_that_diverged_before_its_first_evaluation_has_the_columns_of_others(
+    tmp_path: Path, run: RunDirectory
+) -> None:
     metrics = train(config(training=BASE["training"] | {"lr": 1e38}), tmp_path / "wild", CPU).metrics()
-    assert metrics["diverged"].tolist() == [1] and metrics["test_miou"].isna().all()
+    assert metrics["diverged"].tolist() == [1]
+    assert list(metrics) == list(run.metrics())
+    assert metrics.filter(regex="^(train|test)_").isna().all(axis=None)
 
 
 def test_a_run_stops_at_its_miou(run: RunDirectory, tmp_path: Path) -> None:

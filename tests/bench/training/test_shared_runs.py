@@ -368,3 +368,21 @@ def test_a_process_waits_for_another_experiment_that_trains_the_same_run(results
     ]
     assert is_taken(place(results, "mine"))
     assert not list(results.rglob(".*.lock"))
+
+
+def test_a_run_that_another_process_is_replacing_is_not_named(tmp_path, monkeypatch, caplog):
+    """Its files vanish between the look into the folder and the reading; a damaged run is named."""
+    results = tmp_path / "results"
+    for experiment in ("vanishing", "damaged"):
+        place(results, experiment).mkdir(parents=True)
+        (place(results, experiment) / "provenance.json").write_text("no", encoding="utf-8")
+    read = Path.read_bytes
+
+    def vanished(file: Path) -> bytes:
+        if "vanishing" in file.parts:
+            file.unlink()
+        return read(file)
+
+    monkeypatch.setattr(Path, "read_bytes", vanished)
+    assert shared_run(CONFIGS[0], place(results, "quick")) is None
+    assert [line.message.count(str(place(results, "damaged"))) for line in caplog.records] == [1]

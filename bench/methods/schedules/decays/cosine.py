@@ -17,7 +17,9 @@ class Cosine(Schedule):
 
     name: Literal["cosine"] = "cosine"
     end: float = Field(default=0.0, ge=0, description="factor e that it approaches")
-    rounds: Count | None = Field(default=None, description="rounds T after which it stays at e; null: all rounds")
+    rounds: Count | None = Field(
+        default=None, examples=[500], description="rounds T after which it stays at e; null: all rounds"
+    )
 
     def factor(self, t: int, rounds: int) -> float:
         """The factor."""

@@ -11,7 +11,7 @@ class Exponential(Schedule):
     """γ^t, as `training.lr_decay` for the local rate."""
 
     name: Literal["exponential"] = "exponential"
-    decay: float = Field(gt=0, le=1, description="factor γ after each round")
+    decay: float = Field(gt=0, le=1, examples=[0.998], description="factor γ after each round")
 
     def factor(self, t: int, rounds: int) -> float:
         """γ^t."""

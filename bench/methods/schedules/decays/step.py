@@ -16,9 +16,13 @@ class Step(Schedule):
     name: Literal["step"] = "step"
     by: float = Field(default=0.1, gt=0, description="factor γ of each step")
     after: tuple[Count, ...] | None = Field(
-        default=None, min_length=1, max_length=MOST_ENTRIES, description="numbers of finished rounds, such as [50, 75]"
+        default=None,
+        min_length=1,
+        max_length=MOST_ENTRIES,
+        examples=[[50, 75]],
+        description="numbers of finished rounds",
     )
-    every: Count | None = Field(default=None, description="rounds between two steps, in place of after")
+    every: Count | None = Field(default=None, examples=[30], description="rounds between two steps, in place of after")
 
     @model_validator(mode="after")
     def _one_rule(self) -> "Step":
