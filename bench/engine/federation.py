@@ -151,15 +151,14 @@ class Federation:
         self, state: FederationState, work: Sequence[LocalWork], results: Sequence[LocalResult]
     ) -> tuple[FederationState, "Measurements"]:
         """The server's part of a round, from the clients' results: the next state, and the round's measurements."""
-        method, P, broadcast = self.method.with_values(work[0].values), state.w.numel(), work[0].broadcast
+        local, P, broadcast = self.local.with_values(work[0].values), state.w.numel(), work[0].broadcast
+        method = local.method
         updates = _differences([row.w for row in results], broadcast.model)
         whole = all(row.model is row.w for row in results)
         about = {
             "weights": self._weights([w.client for w in work]).to(state.w.dtype),
             "steps": torch.tensor([row.steps for row in results], dtype=state.w.dtype),
-            "full_rate_steps": torch.tensor(
-                [self.local.full_rate_steps(row.steps) for row in results], dtype=state.w.dtype
-            ),
+            "full_rate_steps": torch.tensor([local.full_rate_steps(row.steps) for row in results], dtype=state.w.dtype),
         }
         server = ServerRound(
             round=state.round,
