@@ -129,6 +129,9 @@ def test_runs_count_their_work(tmp_path):
     runs = [train(config, tmp_path / config.method.name, CPU) for config in configs]
     assert runs[0].metrics()["local_steps"].tolist() == runs[1].metrics()["local_steps"].tolist()
     setup = RunSetup.build(configs[0], CPU)
+    # As before availability existed, so that stored choices of the engine are found.
+    participation = setup.calibration_key()["participation"]
+    assert participation == {"sampling": "fixed", "active": 4, "probability": None, "hash": None}
     state = setup.federation.start(setup.objective.initial())
     trained = {}
     for state.round in range(2):
