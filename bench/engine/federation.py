@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
-from bench.engine.accounting import declared, model_sizes, sent_size
+from bench.engine.accounting import check_sizes, declared, model_sizes, sent_size
 from bench.engine.backends.loop import Loop
 from bench.engine.backends.rows import to_device
 from bench.engine.batches import BatchSampler, LessWork
@@ -153,8 +153,9 @@ class Federation:
         """The server's part of a round, from the clients' results: the next state, and the round's measurements."""
         local, P, broadcast = self.local.with_values(work[0].values), state.w.numel(), work[0].broadcast
         method = local.method
-        updates = _differences([row.w for row in results], broadcast.model)
+        moved = _differences([row.w for row in results], broadcast.model)
         whole = all(row.model is row.w for row in results)
+        sent = moved if whole else _differences([row.model for row in results], broadcast.model)
         about = {
             "weights": self._weights([w.client for w in work]).to(state.w.dtype),
             "steps": torch.tensor([row.steps for row in results], dtype=state.w.dtype),
@@ -165,8 +166,8 @@ class Federation:
             w=state.w,
             start=broadcast.model,
             state=dict(state.server),
-            updates=updates,
-            sent=updates if whole else _differences([row.model for row in results], broadcast.model),
+            updates=moved if method.correction.reveals_update() else sent,
+            sent=sent,
             uploads={name: torch.stack([row.upload[name] for row in results]) for name in results[0].upload},
             **to_device(about, state.w.device),
             n_clients=len(self.client_sizes),
@@ -191,7 +192,7 @@ class Federation:
             "active": len(results),
             "lr": work[0].lr,
             "local_loss": local_loss,
-            "client_drift": norm(updates).mean(),
+            "client_drift": norm(moved).mean(),
             "download": sent_size([broadcast.model], [broadcast.vectors], P, declared(method, "download")),
             "upload": sent_size(
                 list(server.sent), [self._sent(row.upload) for row in results], P, declared(method, "upload")
@@ -215,7 +216,9 @@ class Federation:
         if isinstance(method.buffers, BufferExchange):
             diverged = diverged | method.buffers.diverged(state.server[BUFFERS], server.state[BUFFERS])
         known |= scalars | {"diverged": diverged}
-        return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)
+        return FederationState(state.round + 1, w_next, server.state, clients), Measurements(
+            known, w_next.device, method.name
+        )
 
     def _changing(self, t: int, work: Sequence[LocalWork]) -> dict[str, float | Tensor]:
         """The values of round t that follow a schedule; the mean number of local steps, if clients do less work."""
@@ -279,9 +282,12 @@ class Measurements:
 
     values: dict[str, float | Tensor]
     device: torch.device
+    method: str
 
     def numbers(self) -> dict[str, float]:
         """All of them as numbers, with one transfer from the device."""
         waiting = {name: value for name, value in self.values.items() if isinstance(value, Tensor)}
         packed = torch.stack([value.reshape(()).double().to(self.device) for value in waiting.values()]).tolist()
-        return {name: float(value) for name, value in (self.values | dict(zip(waiting, packed, strict=True))).items()}
+        found = {name: float(v) for name, v in (self.values | dict(zip(waiting, packed, strict=True))).items()}
+        check_sizes(self.method, found)
+        return found

@@ -126,9 +126,10 @@ class ClientRound:
 class ServerRound:
     """The data of the server after all uploads of round t: the input of the server hooks.
 
-    `w` is w^t. `start` is the model that clients started from: w^t, or the look-ahead point of the server. `updates`
-    `[M, P]` are Δ_i = w_i⁺ − start of the M active clients. `sent` `[M, P]` are the models that they sent, minus start:
-    Δ_i, unless the correction sends another model than w_i⁺. `uploads` are the other uploads, stacked. `weights` `[M]`
+    `w` is w^t. `start` is the model that clients started from: w^t, or the look-ahead point of the server. `sent`
+    `[M, P]` are the models that the M active clients sent, minus start: Δ_i = w_i⁺ − start, unless the correction sends
+    another model than w_i⁺. `updates` `[M, P]` are what the server knows of Δ_i: `sent`, unless the correction reveals
+    Δ_i. `uploads` are the other uploads, stacked. `weights` `[M]`
     are the aggregation weights p_i, which sum to 1. `steps` `[M]` are the numbers of local steps K_i, `full_rate_steps`
     `[M]` are Σ_k η_{t,k}/η_t. `state` holds the server's tensors: hooks replace them and never change them in place.
     """
@@ -287,8 +288,15 @@ class Correction(Component):
         return 0.0
 
     def uploaded_model(self, w: Tensor, client: ClientRound) -> Tensor:
-        """The model that the client sends, after `finish`: w_i⁺ by default."""
+        """The model that the client sends, after `finish`: w_i⁺ by default.
+
+        The server gets nothing else of w_i⁺: its `updates` are computed from what was sent.
+        """
         return w
+
+    def reveals_update(self) -> bool:
+        """Whether the server can compute w_i⁺ from a sent model that is another one: its `updates` are then Δ_i."""
+        return False
 
 
 class Server(Component):

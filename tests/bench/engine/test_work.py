@@ -136,7 +136,7 @@ def test_runs_count_their_work(tmp_path):
     trained = {}
     for state.round in range(2):
         trained[state.round + 1] = sum(len(index) for work in setup.work(state) for index in work.batches)
-    assert images_of_steps(runs[1]) == trained
+    assert images_of_steps(runs[1], trained) == trained
     assert configs[0].training.local.mean_share() == pytest.approx((0.5 * 2 + 0.5 * 3) / 3)
 
 
@@ -158,7 +158,7 @@ def test_simulations_of_all_methods_have_the_same_work():
         ({"name": "stragglers", "share": 1.5}, "share = 1.5: Input should be less than or equal to 1"),
         ({"name": "uniform", "least": 0}, "least = 0: Input should be greater than or equal to 1"),
         ({"name": "uniform", "least": 9}, r"work: least = 9 \(allowed: at most the local steps or epochs, 3\)"),
-        ("uniform", r"work = 'uniform' \(allowed: a mapping such as"),
+        ("uniform", r"work = 'uniform' \(allowed: a mapping of names to plain values, such as"),
     ],
 )
 def test_wrong_work_is_one_line(work, message):
