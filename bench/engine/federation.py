@@ -22,6 +22,9 @@ from bench.methods.base import Method, ServerRound, norm
 from bench.methods.common.buffers import BUFFERS, BufferExchange
 from bench.models.buffer_mode import kept_positions
 
+RESERVED = frozenset({"round", "available", "server_lr", "local_steps", "teacher_passes", "diverged"})
+"""Columns of the metrics that some runs have, or that are added later: a method's numbers cannot have these names."""
+
 
 @dataclass
 class FederationState:
@@ -201,13 +204,23 @@ class Federation:
             "server_state": model_sizes(server.state.values(), P),
             "gradients": sum(row.gradient_samples for row in results) / samples,
         }
-        known |= self._changing(state.round, work)
+        if self.step_settings.server_lr_schedule is not None:
+            known["server_lr"] = server.server_lr
+        values = method.named_values(work[0].values)
+        if taken := (known.keys() | RESERVED) & values.keys():
+            raise UserError(
+                f"{method.name}: the hyper-parameter {min(taken)} changes from round to round, but this is already a "
+                "column of the metrics; choose another name"
+            )
+        known |= values
+        if isinstance(self.batch_sampler, LessWork):
+            known["local_steps"] = sum(len(one.batches) for one in work) / len(work)
         if method.loss.teachers:
             known["teacher_passes"] = sum(row.teacher_samples for row in results) / samples
         scalars: dict[str, float | Tensor] = {
             name: value for name, value in broadcast.vectors.items() if value.numel() == 1 and name != BUFFERS
         }
-        if taken := known.keys() & scalars:
+        if taken := (known.keys() | RESERVED) & scalars.keys():
             raise UserError(
                 f"{method.name} broadcasts a number named {min(taken)}, which is already a column of the metrics; "
                 "choose another name"
@@ -219,17 +232,6 @@ class Federation:
         return FederationState(state.round + 1, w_next, server.state, clients), Measurements(
             known, w_next.device, method.name
         )
-
-    def _changing(self, t: int, work: Sequence[LocalWork]) -> dict[str, float | Tensor]:
-        """The values of round t that follow a schedule; the mean number of local steps, if clients do less work."""
-        found: dict[str, float | Tensor] = {}
-        if self.step_settings.server_lr_schedule is not None:
-            found["server_lr"] = self.server_rate(t)
-        for values in work[0].values.values():
-            found = {**values, **found}
-        if isinstance(self.batch_sampler, LessWork):
-            found["local_steps"] = sum(len(one.batches) for one in work) / len(work)
-        return found
 
     def _sent(self, upload: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The part of an upload that counts as traffic."""

@@ -14,6 +14,7 @@ hooks. Norms are computed over the last dimension, so that the same code serves 
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,9 +24,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
-from bench.input.errors import UserError
+from bench.input.errors import UserError, unknown
 from bench.input.frozen import message_of
-from bench.methods.marks import Search
+from bench.methods.marks import Search, Shared, has_mark
 from bench.methods.schedules import extremes
 from bench.methods.schedules.base import Schedule
 from bench.methods.swa import SWA
@@ -398,12 +399,30 @@ class Method:
         found: dict[str, dict[str, float | Tensor]] = {}
         for slot, component in self.by_slot().items():
             values: dict[str, float | Tensor] = dict(component.round_values(t))
+            if strange := [name for name in values if name not in type(component).model_fields]:
+                raise unknown(
+                    f"hyper-parameter in round_values of {component.name}", strange[0], type(component).model_fields
+                )
             for name, schedule in self.schedules.items():
                 if name in type(component).model_fields:
                     values[name] = schedule.at(t, rounds) * values.get(name, getattr(component, name))
             if values:
                 found[slot] = values
         return found
+
+    def named_values(self, values: RoundValues) -> dict[str, float | Tensor]:
+        """These values by name; by `slot.name`, such as server.rho_g, where several components have their own."""
+        own = Counter(
+            name
+            for slot, component in self.by_slot().items()
+            for name in values.get(slot, {})
+            if not has_mark(type(component).model_fields[name], Shared)
+        )
+        return {
+            f"{slot}.{name}" if own[name] > 1 else name: value
+            for slot, of_slot in values.items()
+            for name, value in of_slot.items()
+        }
 
     def with_values(self, values: RoundValues) -> "Method":
         """The method with these hyper-parameters, which are not validated."""

@@ -15,7 +15,10 @@ from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Training
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
+from bench.methods.compose import compose
 from bench.methods.marks import Scheduled, has_mark
+from bench.methods.perturbations.none import NoPerturbation
+from bench.methods.recipe import Components, Recipe
 from bench.methods.schedules import SCHEDULES, parse_schedule
 from bench.training.run_setup import RunSetup
 from tests.bench.engine.rounds_of_backends import TOLERANCE, close
@@ -239,6 +242,40 @@ def test_values_that_cannot_change_and_rates_that_do_not_exist():
         CATALOG["mofedsam"].build({"rho": 0.1, "alpha": 0.3, "schedules": {"alpha": COSINE}})
     with pytest.raises(UserError, match="feddyn has no server learning rate, so server_lr_schedule must be null"):
         Problem(0).run("feddyn", {"lam": 0.1}, server_lr_schedule=COSINE)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("roh", "unknown hyper-parameter in round_values of changing 'roh'; did you mean 'rho'"),
+        ("active", "own: the hyper-parameter active changes from round to round, but this is already a column"),
+        ("available", "own: the hyper-parameter available changes from round to round, but this is already a column"),
+    ],
+)
+def test_a_component_changes_its_own_hyperparameters_only(named, message):
+    class Wrong(NoPerturbation):
+        name = "changing"
+        rho: float = 0.0
+        active: float = 0.0
+        available: float = 0.0
+
+        def round_values(self, t):
+            return {named: 0.5}
+
+    with pytest.raises(UserError, match=message) as error:
+        Problem(0).run(Recipe("own", "Own", "a test", Components(perturbation=Wrong)))
+    assert "\n" not in str(error.value)
+
+
+def test_two_components_with_one_name_have_a_column_each():
+    recipe = compose({"perturbation": "gf", "correction": "feddyn", "server": "fedgloss"})
+    radii = {"perturbation.rho_g": 0.1, "server.rho_g": 0.4}
+    values = {**example(recipe), "rho": 0.1, "schedules": {"rho_g": RISE}} | radii
+    values.pop("rho_g")
+    history = Problem(0).run(recipe, values).history
+    for name, radius in radii.items():
+        assert history[name].tolist() == pytest.approx([radius * factor for factor in factors(RISE, 4)])
+    assert "rho_g" not in history
 
 
 def test_a_schedule_cannot_lead_out_of_the_range():
