@@ -13,21 +13,21 @@ A component object holds hyper-parameters only. State that lasts from round to r
 hooks. Norms are computed over the last dimension, so that the same code serves one client `[P]` and several `[C, P]`.
 """
 
+import functools
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor
 
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import message_of
 from bench.methods.marks import Search, Shared, has_mark
-from bench.methods.schedules import extremes
+from bench.methods.schedules import extreme_rounds, factors
 from bench.methods.schedules.base import Schedule
 from bench.methods.swa import SWA
 from bench.models.network import Network, Variables
@@ -436,11 +436,14 @@ class Method:
     def check_schedules(self, rounds: int) -> None:
         """A `UserError` if a hyper-parameter with a schedule leaves its range in one of these rounds."""
         for name, schedule in self.schedules.items():
-            for t in extremes(partial(schedule.factor, rounds=rounds), rounds):
-                for slot, values in self.round_values(t, rounds).items():
-                    if name in values and (wrong := _mistake(self.by_slot()[slot], values)):
-                        place = f"{name} = {values[name]:g} in round {t + 1} of {rounds}"
-                        raise UserError(f"{self.name}: {place}, by the schedule {schedule.name}: {wrong}")
+            for component in self.by_slot().values():
+                if name in type(component).model_fields:
+                    given = _given_values(component, name, rounds)
+                    values = [factor * v for factor, v in zip(factors(schedule, rounds), given, strict=True)]
+                    for t in extreme_rounds(values):
+                        if wrong := _mistake(type(component), name, values[t]):
+                            place = f"{name} = {values[t]:g} in round {t + 1} of {rounds}"
+                            raise UserError(f"{self.name}: {place}, by the schedule {schedule.name}: {wrong}")
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """The initial state of a client, of all components."""
@@ -456,12 +459,25 @@ class Method:
         return {name: v for component in self for name, v in component.broadcast(w, state).items()}
 
 
-def _mistake(component: Component, values: Mapping[str, float | Tensor]) -> str:
-    """What is wrong with these hyper-parameters of a component, in words; empty if nothing is."""
+def _given_values(component: Component, name: str, rounds: int) -> list[float]:
+    """The hyper-parameter in each round, without a schedule."""
+    given = getattr(component, name)
+    if type(component).round_values is Component.round_values:
+        return [given] * rounds
+    return [component.round_values(t).get(name, given) for t in range(rounds)]
+
+
+@functools.cache
+def _field(component: type[Component], name: str) -> TypeAdapter[float]:
+    """The field alone: validators of the whole component compare given values, not those of a round."""
+    info = component.model_fields[name]
+    return TypeAdapter(Annotated[info.annotation, info], config=ConfigDict(allow_inf_nan=False))
+
+
+def _mistake(component: type[Component], name: str, value: float) -> str:
+    """What is wrong with this value of a hyper-parameter, in words; empty if nothing is."""
     try:
-        type(component).model_validate({**component.model_dump(), **values})
+        _field(component, name).validate_python(value)
     except ValidationError as error:
         return message_of(error.errors()[0])
-    except UserError as error:
-        return str(error)
     return ""

@@ -93,6 +93,8 @@ def test_the_constant_schedule_is_none():
     constant = {"name": "constant"}
     assert Training(**plain.model_dump() | {"lr_schedule": constant, "server_lr_schedule": constant}) == plain
     assert CATALOG["fedsam"].complete({"rho": 0.1, "schedules": {"rho": constant}}) == {"rho": 0.1}
+    with pytest.raises(UserError, match=r"lr_decay = 0.9 and lr_schedule exclude each other"):
+        Training.parse({**plain.model_dump(), "lr_decay": 0.9, "lr_schedule": constant})
 
 
 SCHEDULED = {
@@ -242,6 +244,21 @@ def test_values_that_cannot_change_and_rates_that_do_not_exist():
         CATALOG["mofedsam"].build({"rho": 0.1, "alpha": 0.3, "schedules": {"alpha": COSINE}})
     with pytest.raises(UserError, match="feddyn has no server learning rate, so server_lr_schedule must be null"):
         Problem(0).run("feddyn", {"lam": 0.1}, server_lr_schedule=COSINE)
+
+
+def test_a_schedule_multiplies_a_warm_up_of_the_method():
+    """Each value of a round must be in its own range; others of the component are not compared with it."""
+    values = {"rho": 0.1, "rho_g": 0.0, "lam": 0.1, "rho_0": 0.1, "warmup": 2, "server_radius": "released"}
+    method = CATALOG["fedgloss"].build({**values, "schedules": {"rho": FALL}})
+    method.check_schedules(10)
+    radii = [method.round_values(t, 10)["server"]["rho_g"] for t in range(4)]
+    assert radii == [0.05, 0.05, 0.05, 0]
+    huge = {"name": "step", "after": [2], "by": 1e308}
+    grows = CATALOG["fedgloss"].build({**values, "warmup": 2, "rho": 1e3, "schedules": {"rho_g": huge}})
+    with pytest.raises(
+        UserError, match="fedgloss: rho_g = inf in round 3 of 10, by the schedule step: Input should be"
+    ):
+        grows.check_schedules(10)
 
 
 @pytest.mark.parametrize(
