@@ -10,6 +10,7 @@ import fedflat
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
+from bench.engine.backends.parallel import Parallel
 from bench.engine.method_costs import example
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Training
@@ -106,10 +107,10 @@ WITH_RADIUS = [one for one in METHODS if SCHEDULED[one if isinstance(one, str) e
 
 @pytest.mark.parametrize("method", WITH_RADIUS)
 def test_all_back_ends_follow_a_schedule(method):
-    """The last one replays recorded operations, so that it would keep a radius that it takes for a constant."""
+    """`Graph` replays recorded operations, so that it would keep a radius that it takes for a constant."""
     problem, values = Problem(1, rounds=5), {**example(CATALOG[method]), "schedules": SCHEDULED[method]}
     federation = problem.federation(method, values, lr_schedule=RISE)
-    backends = [Loop(), Cohort(), Graph(Tapes())]
+    backends = [Loop(), Cohort(), Graph(Tapes()), Parallel()]
     states = [federation.start(federation.objective.initial())] * len(backends)
     for t, active in enumerate(problem.some()):
         ends = [federation.run_round(state, active, backend=one) for state, one in zip(states, backends, strict=True)]
@@ -120,26 +121,27 @@ def test_all_back_ends_follow_a_schedule(method):
             assert measured["rho"] == pytest.approx(values["rho"] * factors(RISE, 5)[t])
     for state in states[1:]:
         close(states[0], state)
-    plain = problem.federation(method, example(CATALOG[method]), lr_schedule=RISE)
-    other = plain.start(plain.objective.initial())
-    for active in problem.some():
-        other, _ = plain.run_round(other, active)
-    assert not torch.allclose(other.w, states[0].w, atol=1e-6)
 
 
-def test_each_round_has_the_radius_and_the_rates_of_its_own():
-    """A run of one round each, from the state before, with constant values: the server's rate, too."""
-    problem = Problem(2)
-    schedules = {"lr_schedule": COSINE, "server_lr_schedule": RISE}
-    federation = problem.federation("fedsam", {"rho": 0.3, "schedules": {"rho": RISE}}, **schedules)
+@pytest.mark.parametrize("method", WITH_RADIUS)
+def test_each_round_has_the_radii_and_the_rates_of_its_own(method):
+    """A run of one round each, from the state before, with constant values, which the server's hooks use, too."""
+    problem, values = Problem(2), example(CATALOG[method])
+    has_server_rate = not CATALOG[method].build(values).server.needs_unit_server_lr()
+    schedules = {"lr_schedule": COSINE} | ({"server_lr_schedule": RISE} if has_server_rate else {})
+    federation = problem.federation(method, {**values, "schedules": SCHEDULED[method]}, **schedules)
     state = federation.start(federation.objective.initial())
     for t, active in enumerate(problem.some()):
         rise, cosine = factors(RISE, 4)[t], factors(COSINE, 4)[t]
-        alone = problem.federation("fedsam", {"rho": 0.3 * rise}, lr=0.1 * cosine, server_lr=rise)
-        expected, _ = alone.run_round(state, active)
+        radii = {name: values[name] * rise for name in SCHEDULED[method]}
+        rates = {"lr": 0.1 * cosine} | ({"server_lr": rise} if has_server_rate else {})
+        expected, _ = problem.federation(method, {**values, **radii}, **rates).run_round(state, active)
         state, measured = federation.run_round(state, active)
         assert torch.equal(expected.w, state.w)
-        assert (measured["rho"], measured["server_lr"]) == (0.3 * rise, rise)
+        assert expected.server.keys() == state.server.keys()
+        assert all(torch.equal(v, state.server[name]) for name, v in expected.server.items())
+        assert {name: measured[name] for name in radii} == radii
+        assert not has_server_rate or measured["server_lr"] == rise
 
 
 def test_a_round_after_the_last_one_has_its_rates():
