@@ -178,7 +178,7 @@ class Federation:
             server_lr=self.server_rate(state.round),
         )
         for component in method:
-            server.weights = component.client_weights(server)
+            server.weights = _checked_weights(component.client_weights(server), component.name, len(results))
         for component in method:
             component.aggregate(server)
         w_next = method.server.step(server)
@@ -260,6 +260,15 @@ def _check_teachers(method: Method, broadcast: Broadcast) -> None:
                 f"{method.name}: the teacher '{name}' has the shape {list(size)}, but the parameters of the model have "
                 f"the shape {list(broadcast.model.shape)}"
             )
+
+
+def _checked_weights(weights: Tensor, component: str, clients: int) -> Tensor:
+    if weights.shape != (clients,):
+        raise UserError(
+            f"client_weights of {component} has the shape {list(weights.shape)} (allowed: [{clients}], one weight for "
+            "each active client)"
+        )
+    return weights
 
 
 def _with_buffers(method: Method, objective: Objective) -> Method:
