@@ -106,24 +106,32 @@ class Federation:
         return b if swa is None else swa.evaluated_buffers(b, state.server)
 
     def train_clients(
-        self, state: FederationState, clients: Sequence[int], probe: Probe | None = None
+        self,
+        state: FederationState,
+        clients: Sequence[int],
+        probe: Probe | None = None,
+        participants: int | None = None,
     ) -> dict[int, LocalResult]:
         """Local training of the given clients, one after another, from the global model of `state`, which is unchanged.
 
-        The clients are trained in the order of their ids, whatever the order of `clients`.
+        The clients are trained in the order of their ids, whatever the order of `clients`. `participants`: see `work`.
         """
-        results = Loop().train(self.local, self.work(state, clients), probe)
+        results = Loop().train(self.local, self.work(state, clients, participants), probe)
         return dict(zip(sorted(clients), results, strict=True))
 
-    def work(self, state: FederationState, clients: Sequence[int]) -> list[LocalWork]:
-        """The local work of the clients in the round after `state`, in the order of their ids."""
+    def work(self, state: FederationState, clients: Sequence[int], participants: int | None = None) -> list[LocalWork]:
+        """The local work of the clients in the round after `state`, in the order of their ids.
+
+        `participants`: the number of active clients of that round, of which clients learn; None: these clients.
+        """
         lr, values = self.learning_rate(state.round), self.method.round_values(state.round, self.rounds)
         broadcast = self.broadcast(state)
         _check_teachers(self.method, broadcast)
+        active = participants or len(clients)
         return [
             LocalWork(
                 self.seed, state.round, i, lr, broadcast, state.clients,
-                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), len(clients), values,
+                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), active, values,
             )
             for i in sorted(clients)
         ]  # fmt: skip

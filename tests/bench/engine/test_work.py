@@ -154,6 +154,7 @@ def test_simulations_of_all_methods_have_the_same_work():
     [
         ({"name": "straggler"}, "unknown work 'straggler'; did you mean 'stragglers'"),
         ({"name": "stragglers"}, "share is missing"),
+        ({"name": "full", "least": 9}, "unknown key of full 'least'"),
         ({"name": "stragglers", "share": 1.5}, "share = 1.5: Input should be less than or equal to 1"),
         ({"name": "uniform", "least": 0}, "least = 0: Input should be greater than or equal to 1"),
         ({"name": "uniform", "least": 9}, r"work: least = 9 \(allowed: at most the local steps or epochs, 3\)"),
