@@ -7,7 +7,7 @@ declare nothing, unless they send vectors in another form, such as top-k or quan
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -38,13 +38,15 @@ def declared(method: Method, direction: Literal["upload", "download"]) -> Bits:
     hooks = [getattr(component, f"{direction}_bits") for component in method]
 
     def bits(name: str, v: Tensor) -> float | Tensor | None:
-        found = next((given for hook in hooks if (given := hook(name, v)) is not None), None)
+        found: Any = next((given for hook in hooks if (given := hook(name, v)) is not None), None)
         if isinstance(found, Tensor) and found.numel() == 1 and not found.dtype.is_complex:
             # One that is wrong must not vanish in a sum.
             return torch.where(found >= 0, found.double(), torch.nan)
-        is_number = isinstance(found, Real) and not isinstance(found, bool) and 0 <= found < math.inf
-        if found is None or is_number:
-            return None if found is None else float(found)
+        if found is None:
+            return None
+        number = float(found) if isinstance(found, Real) and not isinstance(found, bool) else math.nan
+        if 0 <= number < math.inf:
+            return number
         raise _wrong(method.name, direction, f" of '{name}' = {found!r}")
 
     return bits

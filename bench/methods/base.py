@@ -471,7 +471,8 @@ def _given_values(component: Component, name: str, rounds: int) -> list[float]:
 def _field(component: type[Component], name: str) -> TypeAdapter[float]:
     """The field alone: validators of the whole component compare given values, not those of a round."""
     info = component.model_fields[name]
-    return TypeAdapter(Annotated[info.annotation, info], config=ConfigDict(allow_inf_nan=False))
+    kind: Any = Annotated[info.annotation, info]
+    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
 
 
 def _mistake(component: type[Component], name: str, value: float) -> str:
