@@ -44,7 +44,7 @@ def declared(method: Method, direction: Literal["upload", "download"]) -> Bits:
             return torch.where(found >= 0, found.double(), torch.nan)
         if found is None:
             return None
-        number = float(found) if isinstance(found, Real) and not isinstance(found, bool) else math.nan
+        number = math.nan if isinstance(found, bool) or not isinstance(found, Real) else float(found)
         if 0 <= number < math.inf:
             return number
         raise _wrong(method.name, direction, f" of '{name}' = {found!r}")
