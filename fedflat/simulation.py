@@ -269,8 +269,8 @@ class _Simulation:
         if is_small(self.federation.local) and self.engine.backend != "parallel":
             torch.set_num_threads(1)
         sizes = self.federation.client_sizes
-        steps = sum(self.local_steps.count(sizes[i]) for active in self.participants for i in active)
-        return choose_engine(self, state, _LOG.info, steps=steps)
+        whole = sum(self.local_steps.count(sizes[i]) for active in self.participants for i in active)
+        return choose_engine(self, state, _LOG.info, steps=round(whole * self.local_steps.mean_share()))
 
     def calibration_key(self) -> dict[str, Any]:
         """See `Trainable`. The code of models and methods is not part of it: stored choices are checked."""

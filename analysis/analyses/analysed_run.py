@@ -116,7 +116,8 @@ class AnalysedRun:
     def retrained(self, state: FederationState, client: int) -> Tensor:
         """The client's model `[P]` after the local steps of one more round from a state; a `UserError` if not
         finite."""
-        w = self.setup.federation.train_clients(state, [client])[client].w
+        active = len(self.next_clients(state))
+        w = self.setup.federation.train_clients(state, [client], participants=active)[client].w
         self.check_finite(w, f"client {client}'s model, trained from that after round {state.round},")
         return w
 

@@ -23,7 +23,7 @@ from analysis.report.requested import RequestedExperiment
 from bench.engine.step_settings import StepSettings
 from bench.experiments.address import RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
-from bench.experiments.run_config import AMOUNTS, NOT_IDENTITY, USER_FILES, Evaluation, RunConfig
+from bench.experiments.run_config import AMOUNTS, NOT_IDENTITY, USER_FILES, Evaluation, RunConfig, not_in_keys
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory, finished_run
@@ -103,8 +103,7 @@ def protocol(config: RunConfig) -> str:
     training = config.training
     later = ("local_steps", "drop_last", "work")  # fields that were added later
     left_out["training"] = STEPS | {key for key in later if getattr(training, key) is None}
-    if config.participation.availability is None:
-        left_out["participation"] = {**USER_FILES["participation"], "availability": True}
+    left_out["participation"] = not_in_keys(config.participation)
     content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
     return short_hash(as_json(content))
 

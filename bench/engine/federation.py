@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
-from bench.engine.accounting import declared, model_sizes, sent_size
+from bench.engine.accounting import check_sizes, declared, model_sizes, sent_size
 from bench.engine.backends.loop import Loop
 from bench.engine.backends.rows import to_device
 from bench.engine.batches import BatchSampler, LessWork
@@ -21,6 +21,9 @@ from bench.input.errors import UserError
 from bench.methods.base import Method, ServerRound, norm
 from bench.methods.common.buffers import BUFFERS, BufferExchange
 from bench.models.buffer_mode import kept_positions
+
+RESERVED = frozenset({"round", "available", "server_lr", "local_steps", "teacher_passes", "diverged"})
+"""Columns of the metrics that some runs have, or that are added later: a method's numbers cannot have these names."""
 
 
 @dataclass
@@ -103,24 +106,32 @@ class Federation:
         return b if swa is None else swa.evaluated_buffers(b, state.server)
 
     def train_clients(
-        self, state: FederationState, clients: Sequence[int], probe: Probe | None = None
+        self,
+        state: FederationState,
+        clients: Sequence[int],
+        probe: Probe | None = None,
+        participants: int | None = None,
     ) -> dict[int, LocalResult]:
         """Local training of the given clients, one after another, from the global model of `state`, which is unchanged.
 
-        The clients are trained in the order of their ids, whatever the order of `clients`.
+        The clients are trained in the order of their ids, whatever the order of `clients`. `participants`: see `work`.
         """
-        results = Loop().train(self.local, self.work(state, clients), probe)
+        results = Loop().train(self.local, self.work(state, clients, participants), probe)
         return dict(zip(sorted(clients), results, strict=True))
 
-    def work(self, state: FederationState, clients: Sequence[int]) -> list[LocalWork]:
-        """The local work of the clients in the round after `state`, in the order of their ids."""
+    def work(self, state: FederationState, clients: Sequence[int], participants: int | None = None) -> list[LocalWork]:
+        """The local work of the clients in the round after `state`, in the order of their ids.
+
+        `participants`: the number of active clients of that round, of which clients learn; None: these clients.
+        """
         lr, values = self.learning_rate(state.round), self.method.round_values(state.round, self.rounds)
         broadcast = self.broadcast(state)
         _check_teachers(self.method, broadcast)
+        active = participants or len(clients)
         return [
             LocalWork(
                 self.seed, state.round, i, lr, broadcast, state.clients,
-                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), len(clients), values,
+                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), active, values,
             )
             for i in sorted(clients)
         ]  # fmt: skip
@@ -151,23 +162,23 @@ class Federation:
         self, state: FederationState, work: Sequence[LocalWork], results: Sequence[LocalResult]
     ) -> tuple[FederationState, "Measurements"]:
         """The server's part of a round, from the clients' results: the next state, and the round's measurements."""
-        method, P, broadcast = self.method.with_values(work[0].values), state.w.numel(), work[0].broadcast
-        updates = _differences([row.w for row in results], broadcast.model)
+        local, P, broadcast = self.local.with_values(work[0].values), state.w.numel(), work[0].broadcast
+        method = local.method
+        moved = _differences([row.w for row in results], broadcast.model)
         whole = all(row.model is row.w for row in results)
+        sent = moved if whole else _differences([row.model for row in results], broadcast.model)
         about = {
             "weights": self._weights([w.client for w in work]).to(state.w.dtype),
             "steps": torch.tensor([row.steps for row in results], dtype=state.w.dtype),
-            "full_rate_steps": torch.tensor(
-                [self.local.full_rate_steps(row.steps) for row in results], dtype=state.w.dtype
-            ),
+            "full_rate_steps": torch.tensor([local.full_rate_steps(row.steps) for row in results], dtype=state.w.dtype),
         }
         server = ServerRound(
             round=state.round,
             w=state.w,
             start=broadcast.model,
             state=dict(state.server),
-            updates=updates,
-            sent=updates if whole else _differences([row.model for row in results], broadcast.model),
+            updates=moved if method.correction.reveals_update() else sent,
+            sent=sent,
             uploads={name: torch.stack([row.upload[name] for row in results]) for name in results[0].upload},
             **to_device(about, state.w.device),
             n_clients=len(self.client_sizes),
@@ -175,7 +186,7 @@ class Federation:
             server_lr=self.server_rate(state.round),
         )
         for component in method:
-            server.weights = component.client_weights(server)
+            server.weights = _checked_weights(component.client_weights(server), component.name, len(results))
         for component in method:
             component.aggregate(server)
         w_next = method.server.step(server)
@@ -192,7 +203,7 @@ class Federation:
             "active": len(results),
             "lr": work[0].lr,
             "local_loss": local_loss,
-            "client_drift": norm(updates).mean(),
+            "client_drift": norm(moved).mean(),
             "download": sent_size([broadcast.model], [broadcast.vectors], P, declared(method, "download")),
             "upload": sent_size(
                 list(server.sent), [self._sent(row.upload) for row in results], P, declared(method, "upload")
@@ -201,13 +212,23 @@ class Federation:
             "server_state": model_sizes(server.state.values(), P),
             "gradients": sum(row.gradient_samples for row in results) / samples,
         }
-        known |= self._changing(state.round, work)
+        if self.step_settings.server_lr_schedule is not None:
+            known["server_lr"] = server.server_lr
+        values = method.named_values(work[0].values)
+        if taken := (known.keys() | RESERVED) & values.keys():
+            raise UserError(
+                f"{method.name}: the hyper-parameter {min(taken)} changes from round to round, but this is already a "
+                "column of the metrics; choose another name"
+            )
+        known |= values
+        if isinstance(self.batch_sampler, LessWork):
+            known["local_steps"] = sum(len(one.batches) for one in work) / len(work)
         if method.loss.teachers:
             known["teacher_passes"] = sum(row.teacher_samples for row in results) / samples
         scalars: dict[str, float | Tensor] = {
             name: value for name, value in broadcast.vectors.items() if value.numel() == 1 and name != BUFFERS
         }
-        if taken := known.keys() & scalars:
+        if taken := (known.keys() | RESERVED) & scalars.keys():
             raise UserError(
                 f"{method.name} broadcasts a number named {min(taken)}, which is already a column of the metrics; "
                 "choose another name"
@@ -216,18 +237,9 @@ class Federation:
         if isinstance(method.buffers, BufferExchange):
             diverged = diverged | method.buffers.diverged(state.server[BUFFERS], server.state[BUFFERS])
         known |= scalars | {"diverged": diverged}
-        return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)
-
-    def _changing(self, t: int, work: Sequence[LocalWork]) -> dict[str, float | Tensor]:
-        """The values of round t that follow a schedule; the mean number of local steps, if clients do less work."""
-        found: dict[str, float | Tensor] = {}
-        if self.step_settings.server_lr_schedule is not None:
-            found["server_lr"] = self.server_rate(t)
-        for values in work[0].values.values():
-            found = {**values, **found}
-        if isinstance(self.batch_sampler, LessWork):
-            found["local_steps"] = sum(len(one.batches) for one in work) / len(work)
-        return found
+        return FederationState(state.round + 1, w_next, server.state, clients), Measurements(
+            known, w_next.device, method.name
+        )
 
     def _sent(self, upload: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The part of an upload that counts as traffic."""
@@ -258,6 +270,15 @@ def _check_teachers(method: Method, broadcast: Broadcast) -> None:
             )
 
 
+def _checked_weights(weights: Tensor, component: str, clients: int) -> Tensor:
+    if weights.shape != (clients,):
+        raise UserError(
+            f"client_weights of {component} has the shape {list(weights.shape)} (allowed: [{clients}], one weight for "
+            "each active client)"
+        )
+    return weights
+
+
 def _with_buffers(method: Method, objective: Objective) -> Method:
     """The method with what happens to the objective's buffers, which are those at the start."""
     assert objective.buffer_mode is not None  # checked with the buffers
@@ -280,9 +301,12 @@ class Measurements:
 
     values: dict[str, float | Tensor]
     device: torch.device
+    method: str
 
     def numbers(self) -> dict[str, float]:
         """All of them as numbers, with one transfer from the device."""
         waiting = {name: value for name, value in self.values.items() if isinstance(value, Tensor)}
         packed = torch.stack([value.reshape(()).double().to(self.device) for value in waiting.values()]).tolist()
-        return {name: float(value) for name, value in (self.values | dict(zip(waiting, packed, strict=True))).items()}
+        found = {name: float(v) for name, v in (self.values | dict(zip(waiting, packed, strict=True))).items()}
+        check_sizes(self.method, found)
+        return found

@@ -1,6 +1,5 @@
 """Participation: the clients that take part in each round."""
 
-import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,15 +9,18 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bench.engine.availability import AnyAvailability
-from bench.engine.round_file import check_length, clients_by_round
+from bench.engine.round_file import check_length, clients_by_round, is_known
 from bench.input.bounds import Count
-from bench.input.content import short_hash, stem, with_hash
+from bench.input.content import stem, with_hash
 from bench.input.errors import UserError
 from bench.input.field_words import FilledIn
 from bench.input.frozen import Frozen
 from bench.numerics.streams import numpy_stream
 
 KIND = "schedule file"
+
+LONGEST_WAIT = 10_000
+"""For how many rounds a round waits for clients, at most."""
 
 
 class Participation(Frozen):
@@ -70,53 +72,54 @@ class Participation(Frozen):
         """A `UserError` if there are more active than registered clients, or fewer scheduled rounds than `rounds`."""
         if self.active is not None and self.active > clients:
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
-        # Only a new run needs the schedule: the file of a finished run may have been deleted or edited.
         if self.availability is not None:
             self.availability.check(clients, rounds)
-        if (
-            self.file is not None
-            and self.hash is not None
-            and self.file.is_file()
-            and short_hash(self.file.read_bytes()) == self.hash
-        ):
+        # Only a new run needs the schedule.
+        if self.file is not None and self.hash is not None and is_known(self.file, self.hash):
             check_length(clients_by_round(self.file, self.hash, KIND, clients), self.file, KIND, rounds)
 
     def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":
         """The same mean number of clients with another sampling, as in the authors' released code; None: unchanged."""
         if sampling == "bernoulli" and self.active is not None:
-            chance = self.active / clients
+            chance = min(1, self.active / self._mean_available(clients))
             return Participation(sampling="bernoulli", probability=chance, availability=self.availability)
         if sampling == "fixed" and self.probability is not None:
-            return Participation(active=max(1, round(self.probability * clients)), availability=self.availability)
+            return Participation(active=max(1, round(self.mean_active(clients))), availability=self.availability)
         return self
 
     def label(self, clients: int) -> str:
         """For example 4-of-20, bernoulli-0.2-of-20, all-of-20, schedule-mine-of-20, or periodic-6-in-24+4-of-20."""
-        available = "" if self.availability is None else f"{self.availability.label}+"
         if self.sampling == "schedule":
             assert self.file is not None  # validated with the sampling
             return "-".join(filter(None, ("schedule", stem(self.file), "of", str(clients))))
+        available = "" if self.availability is None else f"{self.availability.label}+"
         share = {"fixed": f"{self.active}", "full": "all"}.get(self.sampling) or f"bernoulli-{self.probability:g}"
         return f"{available}{share}-of-{clients}"
 
     def mean_active(self, clients: int) -> float:
         """The expected number of active clients in a round."""
-        available = clients * (1 if self.availability is None else self.availability.mean_share())
-        return min(self.active or math.inf, available * (self.probability or 1))
+        return min(self.active or math.inf, self._mean_available(clients) * (self.probability or 1))
+
+    def _mean_available(self, clients: int) -> float:
+        return clients if self.availability is None else clients * self.availability.mean_share(clients)
 
 
 def available_clients(participation: Participation, clients: int, seed: int, round_index: int) -> list[int]:
     """Sorted ids of the clients that can take part in a round: a function of seed and round alone.
 
-    A round in which nobody is available waits: its clients are those of the next time at which some are.
+    A round in which nobody is available waits: its clients are those of the next time at which some are. A `UserError`
+    if that is more than `LONGEST_WAIT` rounds later.
     """
     if participation.availability is None:
         return list(range(clients))
-    for t in itertools.count(round_index):
+    for t in range(round_index, round_index + LONGEST_WAIT + 1):
         found = participation.availability.clients_at(clients, seed, t)
         if len(found):
             return [int(i) for i in found]
-    raise AssertionError
+    raise UserError(
+        f"availability {participation.availability.label}: none of {clients} clients is available from round "
+        f"{round_index + 1} on, for {LONGEST_WAIT} rounds (allowed: availability by which some are, sooner)"
+    )
 
 
 def active_clients(participation: Participation, clients: int, seed: int, round_index: int) -> list[int]:
@@ -147,7 +150,10 @@ def active_clients(participation: Participation, clients: int, seed: int, round_
 
 
 def counted(participation: Participation, clients: int, seed: int, round_index: int) -> dict[str, float]:
-    """The number of available clients in a round, by the name of its column in the metrics; nothing if all are."""
+    """The number of available clients in a round, by the name of its column in the metrics; nothing if all are.
+
+    If nobody is, it is that of the time for which the round waits.
+    """
     if participation.availability is None:
         return {}
     return {"available": float(len(available_clients(participation, clients, seed, round_index)))}

@@ -1,8 +1,8 @@
 """The local step that all methods share, and the settings of local steps and server step."""
 
 import math
-from functools import partial
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import BeforeValidator, Field, model_validator
@@ -12,7 +12,7 @@ from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods.base import Aggregation, norm
 from bench.methods.marks import Search
-from bench.methods.schedules import AnySchedule, extremes
+from bench.methods.schedules import AnySchedule, extreme_rounds, factors
 
 
 class PolynomialRate(Frozen):
@@ -22,6 +22,15 @@ class PolynomialRate(Frozen):
 
     power: float = Field(default=0.9, gt=0, description="exponent p")
     horizon: float = Field(default=10_000, ge=1, description="steps h after which the rate would be 0, in units of K")
+
+
+def _refuse_both(lr_decay: float) -> None:
+    """A `UserError` if the rate decays although it has a schedule."""
+    if lr_decay != 1:
+        raise UserError(
+            f"lr_decay = {lr_decay:g} and lr_schedule exclude each other (allowed: one of them; "
+            "{name: exponential} is a schedule, too)"
+        )
 
 
 class StepSettings(Frozen):
@@ -57,21 +66,31 @@ class StepSettings(Frozen):
     prox_split: bool = Field(default=False, description="a proximal term's λw joins the decay, not the clipped q")
     aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _constant_or_decaying(cls, data: Any) -> Any:
+        """A constant schedule is stored as null, which excludes no decay."""
+        if isinstance(data, Mapping) and isinstance(schedule := data.get("lr_schedule"), Mapping):
+            decay = data.get("lr_decay", 1)
+            if schedule.get("name") == "constant" and isinstance(decay, int | float):
+                _refuse_both(decay)
+        return data
+
     @model_validator(mode="after")
     def _one_decay(self) -> "StepSettings":
-        if self.lr_schedule is not None and self.lr_decay != 1:
-            raise UserError(
-                f"lr_decay = {self.lr_decay:g} and lr_schedule exclude each other (allowed: one of them; "
-                "{name: exponential} is a schedule, too)"
-            )
+        if self.lr_schedule is not None:
+            _refuse_both(self.lr_decay)
         return self
 
     def check_rates(self, rounds: int) -> None:
         """A `UserError` if a rate is zero in one of the rounds, so that nothing would be trained, or infinite."""
-        rates = {"lr_schedule": self.round_rate, "server_lr_schedule": self.round_server_rate}
-        for key, rate in rates.items():
-            if getattr(self, key) is not None:
-                for t in extremes(partial(rate, rounds=rounds), rounds):
+        rates = {
+            "lr_schedule": (self.lr_schedule, self.round_rate),
+            "server_lr_schedule": (self.server_lr_schedule, self.round_server_rate),
+        }
+        for key, (schedule, rate) in rates.items():
+            if schedule is not None:
+                for t in extreme_rounds(factors(schedule, rounds)):
                     if not 0 < (found := rate(t, rounds)) < math.inf:
                         raise UserError(
                             f"{key}: the rate is {found:g} in round {t + 1} of {rounds} (allowed: above 0, and finite)"

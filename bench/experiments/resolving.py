@@ -209,16 +209,27 @@ def part_fields(experiment: ExperimentFile, label: str, part: ExperimentPart) ->
 
 
 def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Data:
-    """Nested mappings merged key by key; a list or another value of `overrides` replaces that of `base`."""
-    updates = {
-        key: value
-        if not (isinstance(base.get(key), dict) and isinstance(value, dict))
-        else with_training(base[key], value)
-        if key == "training"
-        else merged(base[key], value)
-        for key, value in overrides.items()
-    }
-    return {**base, **updates}
+    """Nested mappings merged key by key; a list or another value of `overrides` replaces that of `base`.
+
+    So does a nested mapping with another `name`, such as that of a schedule: its keys are not those of the other one.
+    """
+    return {**base, **_over(base, overrides)}
+
+
+def _over(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Data:
+    """The values of `overrides`, merged with those of `base`."""
+    found: Data = {}
+    for key, value in overrides.items():
+        below = base.get(key)
+        if not (isinstance(below, dict) and isinstance(value, dict)) or _differ_in_name(below, value):
+            found[key] = value
+        else:
+            found[key] = with_training(below, _over(below, value)) if key == "training" else merged(below, value)
+    return found
+
+
+def _differ_in_name(one: Data, other: Data) -> bool:
+    return "name" in one and "name" in other and one["name"] != other["name"]
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,13 @@ USER_FILES: Mapping[str, Any] = {
 """Fields of a `RunConfig` with the paths of user-defined files. The hash of a file's content is a separate field; a
 folder of images is read when a run starts."""
 
+
+def not_in_keys(participation: Participation) -> Mapping[str, Any]:
+    """Fields that keys with null values leave out: paths, and an availability that is null, which was added later."""
+    unused = {"availability": True} if participation.availability is None else {}
+    return {**USER_FILES["participation"], **unused}
+
+
 NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 """Fields of a `RunConfig` that are not part of its identity."""
 
@@ -76,9 +83,20 @@ def alternatives(field: str) -> tuple[str, ...]:
 
 
 def with_training(training: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `training` with these values; a value of `local_steps` replaces `local_epochs`, and vice versa."""
+    """The fields of `training` with these values; a value of `local_steps` replaces `local_epochs`, and vice versa.
+
+    A mapping without a name, such as {share: 0.9} of `work`, changes these keys of a mapping that has one.
+    """
+    values = {
+        key: {**training[key], **value} if _lacks_name(training.get(key), value) else value
+        for key, value in values.items()
+    }
     replaced = {name for key, value in values.items() if value is not None for name in alternatives(key)}
     return {**{name: value for name, value in training.items() if name not in replaced}, **values}
+
+
+def _lacks_name(known: Any, value: Any) -> bool:
+    return isinstance(known, Mapping) and "name" in known and isinstance(value, Mapping) and "name" not in value
 
 
 class Training(StepSettings):

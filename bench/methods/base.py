@@ -13,20 +13,21 @@ A component object holds hyper-parameters only. State that lasts from round to r
 hooks. Norms are computed over the last dimension, so that the same code serves one client `[P]` and several `[C, P]`.
 """
 
+import functools
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor
 
-from bench.input.errors import UserError
+from bench.input.errors import UserError, unknown
 from bench.input.frozen import message_of
-from bench.methods.marks import Search
-from bench.methods.schedules import extremes
+from bench.methods.marks import Search, Shared, has_mark
+from bench.methods.schedules import extreme_rounds, factors
 from bench.methods.schedules.base import Schedule
 from bench.methods.swa import SWA
 from bench.models.network import Network, Variables
@@ -126,9 +127,10 @@ class ClientRound:
 class ServerRound:
     """The data of the server after all uploads of round t: the input of the server hooks.
 
-    `w` is w^t. `start` is the model that clients started from: w^t, or the look-ahead point of the server. `updates`
-    `[M, P]` are Δ_i = w_i⁺ − start of the M active clients. `sent` `[M, P]` are the models that they sent, minus start:
-    Δ_i, unless the correction sends another model than w_i⁺. `uploads` are the other uploads, stacked. `weights` `[M]`
+    `w` is w^t. `start` is the model that clients started from: w^t, or the look-ahead point of the server. `sent`
+    `[M, P]` are the models that the M active clients sent, minus start: Δ_i = w_i⁺ − start, unless the correction sends
+    another model than w_i⁺. `updates` `[M, P]` are what the server knows of Δ_i: `sent`, unless the correction reveals
+    Δ_i. `uploads` are the other uploads, stacked. `weights` `[M]`
     are the aggregation weights p_i, which sum to 1. `steps` `[M]` are the numbers of local steps K_i, `full_rate_steps`
     `[M]` are Σ_k η_{t,k}/η_t. `state` holds the server's tensors: hooks replace them and never change them in place.
     """
@@ -287,8 +289,15 @@ class Correction(Component):
         return 0.0
 
     def uploaded_model(self, w: Tensor, client: ClientRound) -> Tensor:
-        """The model that the client sends, after `finish`: w_i⁺ by default."""
+        """The model that the client sends, after `finish`: w_i⁺ by default.
+
+        The server gets nothing else of w_i⁺: its `updates` are computed from what was sent.
+        """
         return w
+
+    def reveals_update(self) -> bool:
+        """Whether the server can compute w_i⁺ from a sent model that is another one: its `updates` are then Δ_i."""
+        return False
 
 
 class Server(Component):
@@ -390,12 +399,30 @@ class Method:
         found: dict[str, dict[str, float | Tensor]] = {}
         for slot, component in self.by_slot().items():
             values: dict[str, float | Tensor] = dict(component.round_values(t))
+            if strange := [name for name in values if name not in type(component).model_fields]:
+                raise unknown(
+                    f"hyper-parameter in round_values of {component.name}", strange[0], type(component).model_fields
+                )
             for name, schedule in self.schedules.items():
                 if name in type(component).model_fields:
                     values[name] = schedule.at(t, rounds) * values.get(name, getattr(component, name))
             if values:
                 found[slot] = values
         return found
+
+    def named_values(self, values: RoundValues) -> dict[str, float | Tensor]:
+        """These values by name; by `slot.name`, such as server.rho_g, where several components have their own."""
+        own = Counter(
+            name
+            for slot, component in self.by_slot().items()
+            for name in values.get(slot, {})
+            if not has_mark(type(component).model_fields[name], Shared)
+        )
+        return {
+            f"{slot}.{name}" if own[name] > 1 else name: value
+            for slot, of_slot in values.items()
+            for name, value in of_slot.items()
+        }
 
     def with_values(self, values: RoundValues) -> "Method":
         """The method with these hyper-parameters, which are not validated."""
@@ -409,11 +436,14 @@ class Method:
     def check_schedules(self, rounds: int) -> None:
         """A `UserError` if a hyper-parameter with a schedule leaves its range in one of these rounds."""
         for name, schedule in self.schedules.items():
-            for t in extremes(partial(schedule.factor, rounds=rounds), rounds):
-                for slot, values in self.round_values(t, rounds).items():
-                    if name in values and (wrong := _mistake(self.by_slot()[slot], values)):
-                        place = f"{name} = {values[name]:g} in round {t + 1} of {rounds}"
-                        raise UserError(f"{self.name}: {place}, by the schedule {schedule.name}: {wrong}")
+            for component in self.by_slot().values():
+                if name in type(component).model_fields:
+                    given = _given_values(component, name, rounds)
+                    values = [factor * v for factor, v in zip(factors(schedule, rounds), given, strict=True)]
+                    for t in extreme_rounds(values):
+                        if wrong := _mistake(type(component), name, values[t]):
+                            place = f"{name} = {values[t]:g} in round {t + 1} of {rounds}"
+                            raise UserError(f"{self.name}: {place}, by the schedule {schedule.name}: {wrong}")
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """The initial state of a client, of all components."""
@@ -429,12 +459,26 @@ class Method:
         return {name: v for component in self for name, v in component.broadcast(w, state).items()}
 
 
-def _mistake(component: Component, values: Mapping[str, float | Tensor]) -> str:
-    """What is wrong with these hyper-parameters of a component, in words; empty if nothing is."""
+def _given_values(component: Component, name: str, rounds: int) -> list[float]:
+    """The hyper-parameter in each round, without a schedule."""
+    given = getattr(component, name)
+    if type(component).round_values is Component.round_values:
+        return [given] * rounds
+    return [component.round_values(t).get(name, given) for t in range(rounds)]
+
+
+@functools.cache
+def _field(component: type[Component], name: str) -> TypeAdapter[float]:
+    """The field alone: validators of the whole component compare given values, not those of a round."""
+    info = component.model_fields[name]
+    kind: Any = Annotated[info.annotation, info]
+    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+
+
+def _mistake(component: type[Component], name: str, value: float) -> str:
+    """What is wrong with this value of a hyper-parameter, in words; empty if nothing is."""
     try:
-        type(component).model_validate({**component.model_dump(), **values})
+        _field(component, name).validate_python(value)
     except ValidationError as error:
         return message_of(error.errors()[0])
-    except UserError as error:
-        return str(error)
     return ""

@@ -124,12 +124,11 @@ FEDGMT = Code(
 )
 FEDSWA = Code(
     "junkangLiu0/FedSWA",
-    training={"clip": 10.0, "aggregation": "uniform"},
-    not_covered=("the local rate follows a cosine over the rounds; its decay is ignored",),
+    training={"clip": 10.0, "lr_schedule": {"name": "cosine"}, "aggregation": "uniform"},
 )
 FEDSWA_MAY = replace(
     FEDSWA,
-    training={**FEDSWA.training, "lr_decay": 0.998},
+    training={"clip": 10.0, "lr_decay": 0.998, "aggregation": "uniform"},
     not_covered=("the rate has decayed once before the first round",),
 )
 FEDWMSAM = Code(
@@ -141,7 +140,7 @@ FEDWMSAM = Code(
 FEDNSAM = replace(
     FEDSWA,
     repository="junkangLiu0/FedNSAM",
-    not_covered=(*FEDSWA.not_covered, "extrapolates BatchNorm's statistics like parameters"),
+    not_covered=("extrapolates BatchNorm's statistics like parameters",),
 )
 
 UNIFORM = {"aggregation": "uniform"}

@@ -23,7 +23,7 @@ from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients, counted
 from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import AMOUNTS, USER_FILES, RunConfig
+from bench.experiments.run_config import AMOUNTS, RunConfig, not_in_keys
 from bench.input.content import ShortHash
 from bench.input.errors import UserError
 from bench.models import build_model
@@ -139,9 +139,7 @@ class RunSetup:
             "data": [*data.image_shape, data.classes, len(data.train)],
             **config.training.model_dump(include={*AMOUNTS, "drop_last", "work"}, exclude_none=True),
             "batch_size": config.training.batch_size,
-            "participation": config.participation.model_dump(
-                mode="json", exclude=USER_FILES["participation"], exclude_none=True
-            ),
+            "participation": config.participation.model_dump(mode="json", exclude=not_in_keys(config.participation)),
             "clients": config.partition.clients,
             "method": method,
         }

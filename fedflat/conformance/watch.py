@@ -26,7 +26,10 @@ _RETURNS_A_VECTOR = {
 """The hooks that return a vector of the model's length, and how to mend one that does not."""
 
 _RETURNS_NAMED_TENSORS = ("broadcast", "start_client", "start_server")
-_HOOKS = (*_RETURNS_A_VECTOR, *_RETURNS_NAMED_TENSORS, "start", "finish", "aggregate", "value", "step_taken")
+_OTHERS = (
+    "start", "finish", "aggregate", "value", "step_taken", "client_weights", "upload_bits", "download_bits", "rate",
+)  # fmt: skip
+_HOOKS = (*_RETURNS_A_VECTOR, *_RETURNS_NAMED_TENSORS, *_OTHERS)
 _FIELDS = {
     ClientRound: ("w_global",),
     ServerRound: ("w", "start", "updates", "sent", "weights", "steps"),
@@ -206,6 +209,9 @@ class Watch(TorchFunctionMode):
         elif hook == "value":
             if not isinstance(result, Tensor) or result.ndim:
                 self._shape(hook, "a tensor of one number", _described(result), "return a mean over samples", place)
+        elif hook == "client_weights":
+            server = next(value for value in arguments.values() if isinstance(value, ServerRound))
+            self._check_weights(result, server.weights, place)
         elif hook == "finish":
             client = next(value for value in arguments.values() if isinstance(value, ClientRound))
             self._check_named(hook, "client.state", client.state, place)
@@ -213,6 +219,15 @@ class Watch(TorchFunctionMode):
         if hook in ("aggregate", "step"):
             server = next(value for value in arguments.values() if isinstance(value, ServerRound))
             self._check_named(hook, "server.state", server.state, place)
+
+    def _check_weights(self, result: object, given: Tensor, place: Place) -> None:
+        mend = "return one weight per client, such as weights / weights.sum()"
+        if not isinstance(result, Tensor) or result.shape != given.shape or result.dtype != given.dtype:
+            self._shape("weights", f"{_described(given)} from client_weights", _described(result), mend, place)
+        elif not _is_finite(result):
+            self._infinite("the result of client_weights", place)
+        elif abs(total := float(result.sum()) - 1) > 1e-4:
+            self._shape("sum of weights", "weights whose sum is 1", f"a sum of {total + 1:.3g}", mend, place)
 
     def _is_vector(self, hook: str, result: object, like: Tensor, place: Place) -> bool:
         if isinstance(result, Tensor) and result.shape == like.shape and result.dtype == like.dtype:

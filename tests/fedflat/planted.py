@@ -72,6 +72,17 @@ class Planted(Server):
         server.state["m"] = 0.5 * server.state["m"] + server.mean_update
         return server.w + server.state["m"]
 """
+WEIGHTS = """
+class Planted(Server):
+    name = "planted"
+
+    def client_weights(self, server):
+        weights = server.weights * (1 + norm(server.sent)[:, 0])
+        return weights / weights.sum()
+
+    def step(self, server):
+        return server.w + server.mean_update
+"""
 
 RETURN_DELTA = "return self.rho * unit(gradient(w))"
 RETURN_Q = "return g + self.lam * (w - client.w_global)"
@@ -132,6 +143,22 @@ PLANTED = {
     ),
     "the state of every client becomes a number": (
         source(MEMORY, ("= w - client.w_global", "= 0 * w.sum()  # here")), SHAPES, r"seen: a tensor \[\] of float64",
+    ),
+    "weights that do not sum to 1": (
+        source(WEIGHTS, ("weights / weights.sum()", "2 * weights / weights.sum()  # here")), SHAPES, "a sum of 2;",
+    ),
+    "weights in a column": (
+        source(WEIGHTS, ("weights / weights.sum()", "(weights / weights.sum())[:, None]  # here")), SHAPES,
+        r"a tensor \[\d, 1\] of float64",
+    ),
+    "weights that are not numbers": (
+        source(WEIGHTS, ("weights / weights.sum()", "weights / (0 * weights.sum())  # here")), FINITE,
+        "NaN or infinity in the result of client_weights",
+    ),
+    "weights that are edited": (
+        source(WEIGHTS, ("weights = server.weights * ", "weights = server.weights.mul_(2) / "),
+               ("(1 + norm(server.sent)[:, 0])", "(1 + norm(server.sent)[:, 0])  # here")),
+        EDITS, "server.weights",
     ),
     "another number format": (
         source(SAM, (RETURN_DELTA, "return (self.rho * unit(gradient(w))).half()  # here")), SHAPES, "of float16",

@@ -21,7 +21,18 @@ from fedflat.conformance.finding import (
 from fedflat.conformance.suite import Report, check_method
 from fedflat.conformance.template import write_template
 from fedflat.methods.description import describe
-from tests.fedflat.planted import CORRECTION, LOSS, MEMORY, PLANTED, RETURN_DELTA, RETURN_Q, SAM, SERVER, source
+from tests.fedflat.planted import (
+    CORRECTION,
+    LOSS,
+    MEMORY,
+    PLANTED,
+    RETURN_DELTA,
+    RETURN_Q,
+    SAM,
+    SERVER,
+    WEIGHTS,
+    source,
+)
 from tests.tiers import METHODS, case
 
 EXPERIMENT = """
@@ -66,7 +77,7 @@ def test_a_planted_fault_is_found(text, check, seen, checked):
         assert line.startswith(str(file)), line
 
 
-@pytest.mark.parametrize("body", [SAM, CORRECTION, MEMORY, LOSS, SERVER])
+@pytest.mark.parametrize("body", [SAM, CORRECTION, MEMORY, LOSS, SERVER, WEIGHTS])
 def test_what_the_faults_were_planted_in_has_none(body, checked):
     assert checked(source(body))[0].findings == []
 

@@ -76,7 +76,7 @@ class Drift(ByAscent, OnGlobalObjective):
 
         return perturbation_drift(
             clients,
-            lambda client, probe: federation.train_clients(state, [client], probe),
+            lambda client, probe: federation.train_clients(state, [client], probe, participants=len(clients)),
             global_gradient,
             range(len(setup.split)) if self.virtual == "all" else None,
         )

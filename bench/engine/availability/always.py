@@ -17,6 +17,6 @@ class AlwaysAvailable(Availability):
         """All."""
         return np.arange(clients)
 
-    def mean_share(self) -> float:
+    def mean_share(self, clients: int) -> float:
         """1."""
         return 1.0

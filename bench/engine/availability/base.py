@@ -31,5 +31,5 @@ class Availability(Frozen):
         """The sorted ids of the available clients at time t, from 0; possibly none."""
 
     @abstractmethod
-    def mean_share(self) -> float:
-        """The expected share of available clients."""
+    def mean_share(self, clients: int) -> float:
+        """The expected share of available ones of this number of clients."""

@@ -27,6 +27,6 @@ class BernoulliAvailability(Availability):
         """Those that were drawn."""
         return np.flatnonzero(numpy_stream(seed, "availability", t).random(clients) < self.probability)
 
-    def mean_share(self) -> float:
+    def mean_share(self, clients: int) -> float:
         """The probability."""
         return self.probability

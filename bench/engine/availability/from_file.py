@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from bench.engine.availability.base import Availability
-from bench.engine.round_file import Rounds, check_length, clients_by_round
-from bench.input.content import short_hash, stem, with_hash
+from bench.engine.round_file import Rounds, check_length, clients_by_round, is_known
+from bench.input.content import stem, with_hash
 from bench.input.field_words import FilledIn
 
 KIND = "availability file"
 
 
 class AvailabilityFromFile(Availability):
-    """The clients in a CSV file with the columns round and client, both counted from 0; every round has one."""
+    """The clients in a CSV file with the columns round and client, both counted from 0; a round may have none."""
 
     name: Literal["from_file"] = "from_file"
     file: Path = Field(description="CSV of round and client")
@@ -34,7 +34,7 @@ class AvailabilityFromFile(Availability):
 
     def check(self, clients: int, rounds: int) -> None:
         """The file has clients for each round, and no others. That of a finished run may have been deleted."""
-        if self.file.is_file() and short_hash(self.file.read_bytes()) == self.hash:
+        if is_known(self.file, self.hash):
             check_length(self._read(clients), self.file, KIND, rounds)
 
     def rounds(self, clients: int) -> float:
@@ -49,8 +49,8 @@ class AvailabilityFromFile(Availability):
 
     def _read(self, clients: int) -> Rounds:
         assert self.hash is not None  # filled in
-        return clients_by_round(self.file, self.hash, KIND, clients)
+        return clients_by_round(self.file, self.hash, KIND, clients, every_round=False)
 
-    def mean_share(self) -> float:
-        """1, because the number of clients is not known here."""
-        return 1.0
+    def mean_share(self, clients: int) -> float:
+        """The mean over the rounds of the file."""
+        return float(np.mean([len(listed) for listed in self._read(clients)])) / clients

@@ -37,6 +37,6 @@ class PeriodicAvailability(Availability):
         begins = numpy_stream(seed, "availability").integers(self.period, size=clients)
         return np.flatnonzero((t - begins) % self.period < self.available)
 
-    def mean_share(self) -> float:
+    def mean_share(self, clients: int) -> float:
         """The share of a period."""
         return self.available / self.period

@@ -63,6 +63,7 @@ class RoundPlan:
     def of(cls, local: LocalTraining, works: Sequence[LocalWork]) -> "RoundPlan":
         """The plan for works in descending order of their numbers of steps."""
         first, dtype = works[0], local.objective.dtype
+        local = local.with_values(first.values)
         takes_pass = any(component.needs_full_gradient() for component in local.method)
         shape = RoundShape(
             batches=tuple(tuple(map(len, work.batches)) for work in works),

@@ -12,18 +12,15 @@ from bench.numerics.streams import numpy_stream
 
 
 class Work(Frozen):
-    """How many of the local steps, or epochs, of `training` a client does in a round: from `least` to all of them.
+    """How many of the local steps, or epochs, of `training` a client does in a round.
 
     It is a function of seed, round and client alone, so the same for every method.
     """
 
     name: str
-    least: Count = Field(default=1, description="fewest local steps, or epochs, of a client in a round")
 
     def check(self, most: int) -> None:
-        """A `UserError` if the least work is more than all of it."""
-        if self.least > most:
-            raise UserError(f"work: least = {self.least} (allowed: at most the local steps or epochs, {most})")
+        """A `UserError` if the work does not suit this number of local steps, or epochs."""
 
     @abstractmethod
     def amount(self, most: int, seed: int, t: int, client: int) -> int:
@@ -32,6 +29,17 @@ class Work(Frozen):
     @abstractmethod
     def mean(self, most: int) -> float:
         """The expected number."""
+
+
+class DrawnWork(Work):
+    """A number of steps, or epochs, from `least` to all of them, which some clients draw."""
+
+    least: Count = Field(default=1, description="fewest local steps, or epochs, of a client in a round")
+
+    def check(self, most: int) -> None:
+        """The least work is at most all of it."""
+        if self.least > most:
+            raise UserError(f"work: least = {self.least} (allowed: at most the local steps or epochs, {most})")
 
     def drawn(self, most: int, seed: int, *key: int) -> int:
         """A number from `least` to `most`, all of them equally likely, from the stream of this key."""

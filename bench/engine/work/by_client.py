@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from bench.engine.work.base import Work
+from bench.engine.work.base import DrawnWork
 
 
-class WorkByClient(Work):
+class WorkByClient(DrawnWork):
     """A number from `least` to all is drawn once for each client: slow clients are slow in every round."""
 
     name: Literal["by_client"] = "by_client"

@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from bench.engine.work.base import Work
+from bench.engine.work.base import DrawnWork
 from bench.numerics.streams import numpy_stream
 
 
-class Stragglers(Work):
+class Stragglers(DrawnWork):
     """In each round, a client is a straggler with a probability, and then does a number of steps that is drawn.
 
     FedProx makes exactly this share of a round's participants stragglers; here each client draws by itself, so that its

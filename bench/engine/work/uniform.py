@@ -3,10 +3,10 @@ epochs)."""
 
 from typing import Literal
 
-from bench.engine.work.base import Work
+from bench.engine.work.base import DrawnWork
 
 
-class UniformWork(Work):
+class UniformWork(DrawnWork):
     """A number from `least` to all is drawn for each client and round."""
 
     name: Literal["uniform"] = "uniform"

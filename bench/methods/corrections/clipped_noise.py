@@ -8,7 +8,8 @@ whole update; the released code clips each tensor by itself (`clip_scope: tensor
 
 There is no privacy accountant: FedFlat does not compute the ε that these values guarantee. Only uniform weights p_i
 have the paper's sensitivity C/M. `training.clip` is another bound, on the direction of each local step. Buffers of a
-model are neither clipped nor noised.
+model are neither clipped nor noised, nor are the further uploads of other components, such as FedSCAM's scores. All
+that the server computes from updates, such as FedTOGA's last update, it computes from V_i.
 """
 
 import math

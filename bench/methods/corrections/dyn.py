@@ -53,3 +53,7 @@ class DynamicRegulariser(Correction):
     def uploaded_model(self, w: Tensor, client: ClientRound) -> Tensor:
         """w_i⁺; with `server_dual: active` y_i = w_i⁺ + H_i, whose mean is the next model."""
         return w if self.server_dual == "all" else w + client.state["H"]
+
+    def reveals_update(self) -> bool:
+        """True: H_i is the sum of the client's updates, so that y_i − w^t = 2 Δ_i + its value before the round."""
+        return True

@@ -9,8 +9,10 @@
     v_i = cos(P_i, D)         (`personal`)
 
 ω_c is `correction_weight`, λ `alpha_rate`. A cosine with a zero vector is 0, and then so is v_i with `opposition`. D
-points uphill: q = α (g + ω_c (c − c_i)) + (1−α) D. Clients receive w^t, D and c: they need c itself for c_i⁺, so that
-sending D + α/(1−α) ω_c c instead would only suffice if the server stored all c_i.
+points uphill: q = α (g + ω_c (c − c_i)) + (1−α) D.
+
+Clients receive three models, w^t, D and c, and send one. Two, w^t and D + α/(1−α) ω_c c, would suffice only if the
+server stored all c_i: a client needs c itself for c_i⁺, and D itself for v_i. c is sent with ω_c = 0, too.
 """
 
 from collections.abc import Mapping

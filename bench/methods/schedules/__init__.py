@@ -1,6 +1,7 @@
 """Schedules over rounds, one per module, by name: a class in a new file is a new schedule."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
@@ -29,6 +30,12 @@ def parse_schedule(options: Any, where: str) -> Schedule:
     return SCHEDULES[name].parse(options, where)
 
 
-def extremes(value: Callable[[int], float], rounds: int) -> list[int]:
-    """The rounds with the smallest and the largest value of a schedule."""
-    return [min(range(rounds), key=value), max(range(rounds), key=value)]
+@functools.lru_cache(maxsize=32)
+def factors(schedule: Schedule, rounds: int) -> tuple[float, ...]:
+    """The factors of all rounds."""
+    return tuple(schedule.factor(t, rounds) for t in range(rounds))
+
+
+def extreme_rounds(values: Sequence[float]) -> list[int]:
+    """The rounds with the smallest and the largest of these values."""
+    return [min(range(len(values)), key=values.__getitem__), max(range(len(values)), key=values.__getitem__)]

@@ -6,7 +6,7 @@
 
 The paper's σ is −λH̄, its 1/β is λ, and its pseudo-gradient is −Δ̂. The released code takes the last entry of the list
 of the clients' radii for the server's: s_t = ρ + (ρ_g − ρ₀)/T_s for 1 ≤ t ≤ T_s, then ρ_g (`server_radius: released`).
-It also divides the sum in H̄ by M (`dual_norm: NM`).
+It also divides the sum in H̄ by M (`dual_norm: NM`). A schedule of ρ does not change s_t; one of ρ_g multiplies it.
 """
 
 from collections.abc import Mapping

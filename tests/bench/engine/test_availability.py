@@ -99,16 +99,48 @@ def test_a_file_is_followed(tmp_path):
     assert (scheduled_rounds(listed, 5), scheduled_rounds(rule(BERNOULLI), 5)) == (3, math.inf)
     assert [active_clients(listed, 5, 0, t) for t in range(3)] == [[1, 3], [0], [0, 2, 4]]
     assert listed.label(5) == "file-my-phones+all-of-5"
+    assert rule(PERIODIC).mean_active(20) == 4
     assert rule(PERIODIC).label(20) == "periodic-2-in-8+4-of-20"
-    assert rule(BERNOULLI).sampled("bernoulli", 8).label(8) == "bernoulli-0.3+bernoulli-0.5-of-8"
-    assert rule(BERNOULLI).mean_active(10) == 3
+    assert listed.mean_active(5) == 2
+
+
+def test_a_file_may_have_rounds_without_clients(tmp_path):
+    """They wait, like those of other kinds."""
+    gaps = rule(trace(tmp_path, "round,client\n1,3\n4,0\n4,1\n"), sampling="full")
+    gaps.check(5, rounds=5)
+    assert [active_clients(gaps, 5, 0, t) for t in range(5)] == [[3], [3], [0, 1], [0, 1], [0, 1]]
+    assert gaps.mean_active(5) == 3 / 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "sampling"),
+    [
+        ({"active": 10}, "bernoulli"),
+        ({"active": 40}, "bernoulli"),
+        ({"sampling": "bernoulli", "probability": 0.2}, "fixed"),
+    ],
+)
+@pytest.mark.parametrize("availability", [{"name": "bernoulli", "probability": 0.3}, PERIODIC])
+def test_another_sampling_has_the_same_mean_number_of_clients(availability, fields, sampling):
+    """Counted in 200 rounds of 100 clients."""
+    one = rule(availability, **fields)
+    other = one.sampled(sampling, 100)
+    assert other.sampling == sampling
+    means = [np.mean([len(active_clients(each, 100, 0, t)) for t in range(200)]) for each in (one, other)]
+    assert means[1] == pytest.approx(means[0], rel=0.1)
+    assert other.mean_active(100) == pytest.approx(one.mean_active(100), abs=0.5)
+
+
+def test_a_round_does_not_wait_for_ever():
+    never = rule({"name": "bernoulli", "probability": 1e-9}, sampling="full")
+    with pytest.raises(UserError, match=r"availability bernoulli-1e-09: none of 2 clients is available from round 4"):
+        active_clients(never, 2, 0, 3)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (TRACE + "1,5\n", r"availability file '.*my phones.csv' has client 5 in round 1 \(allowed: 0 to 4\)"),
-        (TRACE + "4,0\n", "has no client in round 3"),
         ("round,client\n0,1\n1,1\n", "has 2 rounds, but training has 3"),
         ("round,user\n0,1\n", "lacks the column client"),
     ],

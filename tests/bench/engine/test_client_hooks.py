@@ -202,6 +202,8 @@ def test_what_a_client_gets(backend):
         for name in ("a", "b"):
             torch.testing.assert_close(got[name], work.normal(name, len(state.w), state.w.dtype))
         assert bool((got["M"] == 3).all())
+        [alone] = federation.train_clients(state, [work.client], participants=3).values()
+        torch.testing.assert_close(alone.state, got)
     assert len(federation.batch_sampler(0, 0)) < 4 <= len(federation.batch_sampler(3, 0))
     own_samples = sum(len(problem.data()[i][1]) for i in (0, 1, 3))
     assert measured["gradients"] == pytest.approx(1 + samples / own_samples)

@@ -1,23 +1,30 @@
 """The local rate that falls within a round."""
 
+from typing import Annotated
+
 import pytest
 import torch
+from pydantic import Field
 from torch import nn
 
 from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
+from bench.engine.backends.parallel import Parallel
 from bench.engine.batches import EpochBatches
 from bench.engine.method_costs import example
 from bench.engine.step_settings import StepSettings
 from bench.experiments.run_config import Training
 from bench.input.errors import UserError
-from bench.methods.base import Loss
+from bench.methods.base import Loss, Server
 from bench.methods.catalog import CATALOG
 from bench.methods.corrections.falling_rate import FallingRate
 from bench.methods.corrections.scaffold import ControlVariates
 from bench.methods.losses.cross_entropy import CrossEntropy
+from bench.methods.marks import Scheduled
 from bench.methods.recipe import Components, Recipe
 from tests.problems import Problem
+from tests.tape import Tapes
 from tests.tiers import case
 
 POLY = {"power": 0.9, "horizon": 2}
@@ -95,6 +102,15 @@ class FallingScaffold(FallingRate, ControlVariates):
     name = "falling scaffold"
 
 
+class DirectionServer(Server):
+    """w^{t+1} = w^t − the mean direction."""
+
+    name = "direction"
+
+    def step(self, server):
+        return server.w - server.mean_direction
+
+
 def scaffold(values: dict, loss: type[Loss] = CrossEntropy) -> Recipe:
     correction = FallingScaffold if values else ControlVariates
     return Recipe("own", "Own", "a test", Components(correction=correction, loss=loss))
@@ -159,6 +175,32 @@ def test_vectors_in_units_of_gradients_are_divided_by_the_sum_of_the_rates(metho
             torch.testing.assert_close(after.clients[i]["c_i"], directions[-1])
     if method == "fedcm":
         torch.testing.assert_close(after.server["D"], torch.stack(directions).mean(0))
+
+
+class ScheduledRate(FallingScaffold):
+    """SCAFFOLD with FedSWA's rate, whose r changes from round to round."""
+
+    name = "scheduled rate"
+    lr_ratio: Annotated[float, Scheduled()] = Field(ge=0, le=1)
+
+
+@pytest.mark.parametrize("backend", [Loop(), Cohort(), Graph(Tapes()), Parallel()], ids=lambda one: type(one).__name__)
+def test_the_sum_of_the_rates_has_the_rounds_own_values(backend):
+    """r is 0, 1/4, 1/2, ...: of client and server, by hand."""
+    recipe = Recipe("own", "Own", "a test", Components(correction=ScheduledRate, server=DirectionServer))
+    rise = {"lr_ratio": {"name": "warmup", "rounds": 4, "start": 0}}
+    federation = Problem(1).federation(recipe, {"lr_ratio": 1, "schedules": rise})
+    state = federation.start(federation.objective.initial())
+    for t in range(3):
+        results = federation.train_clients(state, [0, 3])
+        after, _ = federation.run_round(state, [0, 3], backend=backend)
+        total = 0.1 * sum(1 - (1 - t / 4) * k / 3 for k in range(3))
+        directions = [(state.w - result.w) / total for result in results.values()]
+        for i, direction in zip((0, 3), directions, strict=True):
+            before = state.clients[i]["c_i"] if i in state.clients else torch.zeros_like(state.w)
+            torch.testing.assert_close(after.clients[i]["c_i"], before - state.server["c"] + direction)
+        torch.testing.assert_close(after.w, state.w - sum(directions) / 2)
+        state = after
 
 
 def test_a_constant_rate_has_exactly_as_many_full_steps_as_steps():

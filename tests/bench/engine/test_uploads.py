@@ -11,8 +11,10 @@ from analysis.measures.cost import per_round, spending
 from bench.code.trusted_code import trust
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.loop import Loop
+from bench.engine.method_costs import example
 from bench.input.errors import UserError
 from bench.methods.base import Correction, Server
+from bench.methods.compose import SLOTS
 from bench.methods.corrections.scaffold import ControlVariates
 from bench.methods.recipe import Components, Recipe
 from bench.methods.user_file import recipe_from_file
@@ -117,13 +119,70 @@ def test_sizes_may_be_numbers_of_numpy():
     assert history["upload"].tolist() == [8 / 32] * len(history)
 
 
-@pytest.mark.parametrize("bits", [-1, math.nan, "many", True, torch.zeros(2)])
-def test_wrong_sizes_are_one_line(bits):
-    class Wrong(Correction):
-        name = "wrong"
+def declaring(bits: object) -> Recipe:
+    class Declared(Correction):
+        name = "declared"
 
         def upload_bits(self, name, v):
             return bits
 
-    with pytest.raises(UserError, match=r"wrong: upload_bits of 'model' = .* \(allowed: a number of at least 0, or No"):
-        PROBLEM.run(Recipe("wrong", "Wrong", "a test", Components(correction=Wrong)))
+    return Recipe("declared", "Declared", "a test", Components(correction=Declared))
+
+
+ALLOWED = r"\(allowed: a number of at least 0, or None\)"
+
+
+@pytest.mark.parametrize("bits", [-1, math.nan, "many", True, 10**400, torch.zeros(2), np.float32(-1)])
+def test_wrong_sizes_are_one_line(bits):
+    with pytest.raises(UserError, match=rf"declared: upload_bits of 'model' = .* {ALLOWED}"):
+        PROBLEM.run(declaring(bits))
+
+
+@pytest.mark.parametrize("bits", [-1, math.nan, math.inf])
+def test_wrong_sizes_on_the_device_are_one_line(bits):
+    """Also if only one of the clients declares it."""
+
+    class Sometimes(Correction):
+        name = "sometimes"
+
+        def upload_bits(self, name, v):
+            return torch.where(v[0] == largest, bits, 1e6)
+
+    recipe = Recipe("sometimes", "Sometimes", "a test", Components(correction=Sometimes))
+    federation = PROBLEM.federation(recipe, {})
+    state = federation.start(federation.objective.initial())
+    largest = max((result.w - state.w)[0] for result in federation.train_clients(state, [0, 3]).values())
+    with pytest.raises(UserError, match=rf"sometimes: upload_bits is negative, infinite or not a number {ALLOWED}"):
+        federation.run_round(state, [0, 3])
+
+
+@pytest.mark.parametrize("bits", [np.int64(43 * 8), np.float32(43 * 8), torch.tensor(43 * 8), 43 * 8])
+def test_a_size_may_be_any_kind_of_number(bits):
+    assert PROBLEM.run(declaring(bits)).history["upload"].tolist() == [0.25] * 4
+
+
+class HalfOfAll(Server):
+    """Sends all its vectors in 16 bits, and gets uploads of 8 bits."""
+
+    name = "half of all"
+
+    def download_bits(self, name, v):
+        return 16 * len(v)
+
+    def upload_bits(self, name, v):
+        return 8 * len(v)
+
+    def step(self, server):
+        return server.mean_model
+
+
+@pytest.mark.parametrize(
+    ("method", "download", "upload"), [("fedwmsam", 3 / 2, 1 / 4), ("fedscam", 1, 1 / 4), ("fedgf", 1, 1 / 4)]
+)
+def test_single_numbers_are_not_counted(method, download, upload):
+    """FedWMSAM's α has no dimension, FedSCAM's uploads have one: their hooks are not called for them."""
+    own = SLOTS["perturbation"]["gf" if method == "fedgf" else method]
+    correction = SLOTS["correction"]["fedwmsam" if method == "fedwmsam" else "none"]
+    recipe = Recipe("half", "Half", "a test", Components(own, correction, HalfOfAll))
+    history = PROBLEM.run(recipe, example(recipe)).history
+    assert (history["download"].iloc[-1], history["upload"].iloc[-1]) == (download, upload)

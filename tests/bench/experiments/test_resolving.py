@@ -343,3 +343,48 @@ def test_schedules_of_hyperparameters_are_overridden_as_a_whole_or_by_key():
         run = load_experiment("quick", overrides).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
         assert run.method.hyperparameters["schedules"] == {"rho": {**rise, "then": {"name": "constant"}}}
         assert run.method.hyperparameters["rho"] == 0.05
+
+
+def test_a_schedule_keeps_no_key_of_another_one(tmp_path):
+    """`rounds` of a warm-up would otherwise be those of a cosine, after which rho is 0."""
+    warm_up = {"rho": {"name": "warmup", "rounds": 2, "start": 0.5}}
+    cosine = {"methods": {"fedsam": {"hyperparameters": {"schedules": {"rho": {"name": "cosine"}}}}}}
+    falling = {"methods": {"fedsam": {"hyperparameters": {"schedules": {"rho": {"rounds": 3}}}}}}
+    data = {
+        **BASE,
+        "methods": {"fedsam": {"hyperparameters": {"rho": 0.1, "schedules": warm_up}}},
+        "parts": {"same": {}, "other": cosine, "longer": falling},
+    }
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+
+    def schedule(part: str, values: dict[str, Any]) -> dict[str, Any]:
+        config = load_experiment(str(file), values).cell(f"{part}/iid/4-of-20/fedsam").runs[0]
+        return config.method.hyperparameters["schedules"]["rho"]
+
+    assert schedule("other", {}) == {"name": "cosine", "end": 0.0}
+    assert schedule("longer", {}) == schedule("same", {}) | {"rounds": 3}
+    key = "methods.fedsam.hyperparameters.schedules.rho"
+    assert schedule("same", {key: {"name": "exponential", "decay": 0.9}}) == {"name": "exponential", "decay": 0.9}
+    assert schedule("longer", {f"{key}.rounds": 4})["rounds"] == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("training.work.share", 0.7, {"name": "stragglers", "share": 0.7, "least": 1}),
+        ("parts.some.training.work.least", 2, {"name": "stragglers", "share": 0.5, "least": 2}),
+        ("training.work", {"name": "uniform"}, {"name": "uniform", "least": 1}),
+        ("methods.fedsam.training.work.share", 0.2, {"name": "stragglers", "share": 0.2, "least": 1}),
+    ],
+)
+def test_the_command_line_sets_one_key_of_a_mapping_of_training(tmp_path, key, value, found):
+    training = {**BASE["training"], "work": {"name": "stragglers", "share": 0.5}, "local_epochs": 4}
+    del training["lr_decay"]
+    file = tmp_path / "own.yaml"
+    schedule = {"lr_schedule": {"name": "cosine", "rounds": 30}}
+    data = {**BASE, "training": {**training, **schedule}, "parts": {"some": {}}}
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+    run = load_experiment(str(file), {key: value, "training.lr_schedule.end": 0.2}).cell("some/iid/4-of-20/fedsam")
+    assert run.runs[0].training.work.model_dump() == found
+    assert run.runs[0].training.lr_schedule.model_dump() == {"name": "cosine", "rounds": 30, "end": 0.2}

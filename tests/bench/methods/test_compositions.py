@@ -188,3 +188,43 @@ def test_combinations_of_caldarolas_table_6_differ_from_their_base(components, v
     assert not torch.allclose(flat.global_params[-1], plain.global_params[-1])
     still = Problem(2).run(compose(components), {**values, "rho": 0.0})
     assert distance(still, plain) < 1e-10
+
+
+@pytest.mark.parametrize("server", [s for p, c, s in LEGAL if (p, c) == ("none", "dp_fedsam")])
+def test_every_server_gets_the_noise(server):
+    """Also one that steps by the mean direction."""
+    recipe, after = compose(chosen(("none", "dp_fedsam", server))), []
+    literal = {"server_step": "literal"} if "server_step" in recipe.hyperparameters else {}
+    for sigma in (0, 1):
+        federation = Problem(11).federation(recipe, {**example(recipe), **literal, "dp_noise": sigma})
+        after.append(federation.run_round(federation.start(federation.objective.initial()), [0, 3])[0].w)
+    assert float((after[0] - after[1]).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("perturbation", ["toga", "gf"])
+def test_the_server_computes_from_what_was_sent(perturbation):
+    """FedTOGA's last update A, and FedGF's indicator: sent updates are shorter than T_D, the clients' are longer."""
+    values = {"dp_clip": 1e-3, "rho": 0.1} | {"gf": {"rho_g": 0.1, "W": 3, "T_D": 5e-3}}.get(perturbation, {})
+    recipe = compose(chosen((perturbation, "dp_fedsam", "average")))
+    federation = Problem(11).federation(recipe, {**example(recipe), **values})
+    state = federation.start(federation.objective.initial())
+    results = federation.train_clients(state, [0, 3]).values()
+    after, measured = federation.run_round(state, [0, 3])
+    assert measured["client_drift"] > 5e-3
+    if perturbation == "toga":
+        mean = -sum((result.model - state.w) / result.steps for result in results) / 2
+        torch.testing.assert_close(after.server["A"], mean)
+    else:
+        assert after.server["indicators"].tolist() == [0]
+
+
+def test_duals_that_are_sent_reveal_the_update():
+    """FedTOGA's A is that of w_i⁺, although clients send w_i⁺ + H_i."""
+    recipe = compose(chosen(("sam", "fedtoga", "feddyn")))
+    federation = Problem(11).federation(recipe, {**example(recipe), "server_dual": "active"})
+    state = federation.start(federation.objective.initial())
+    for _ in range(2):
+        results = federation.train_clients(state, [0, 3]).values()
+        mean = -sum((result.w - state.w) / result.steps for result in results) / 2
+        state, _ = federation.run_round(state, [0, 3])
+        torch.testing.assert_close(state.server["A"], mean)

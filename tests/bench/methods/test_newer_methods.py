@@ -62,7 +62,9 @@ SAME = [
      {**MOSWA, "control_rate": 0.3, "control_norm": "trapezoid"}, {}),
     ("fedmoswa", {**MOSWA, "lr_ratio": 0.2}, "fedmoswa", {**MOSWA, "lr_ratio": 0.2, "control_start": "mean"}, {}),
     ("fedwmsam", WMSAM, "fedcm", {"alpha": 0.3}, {}),
-    ("fedwmsam", {**WMSAM, "rho": 0.5}, "fedwmsam", {**WMSAM, "estimate": "released_intent"}, ONE_STEP),
+    ("fedwmsam", {**WMSAM, "rho": 0.5}, "fedwmsam", WMSAM, ONE_STEP),
+    ("fedwmsam", {**WMSAM, "rho": 0.9, "estimate": "released_intent"}, "fedwmsam", WMSAM, ONE_STEP),
+    ("fedwmsam", {**WMSAM, "rho": 0.9, "estimate": "released_literal"}, "fedwmsam", WMSAM, ONE_STEP),
     ("fednsam", {"rho": 0, "beta": 0.7}, "fedacg", {"beta": 0.7, "lam": 0}, {}),
     ("fednsam", {"rho": 0.2, "beta": 0}, "fedsam", {"rho": 0.2}, {}),
     ("fednsam", {"rho": 0.2, "beta": 0, "ascent": "momentum"}, "fedlesam", {"rho": 0.2, "first_seen": "none"},
@@ -84,6 +86,19 @@ SAME = [
 def test_equals_its_base(method, values, base, base_values, changes, problem, settings_of_run):
     options = {**settings_of_run, **options_of(problem, **changes)}
     assert distance(problem.run(method, values, **options), problem.run(base, base_values, **options)) < EXACT
+
+
+@few
+@given(problem=problems)
+def test_without_momentum_fednsam_ascends_along_the_last_step_of_all(problem):
+    """As FedLESAM's released estimate on a model of one tensor, also for clients that were not in the last round."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(problem.seed)
+        model = torch.nn.Linear(4, 3, bias=False).double()
+    nsam = problem.run("fednsam", {"rho": 0.2, "beta": 0, "ascent": "momentum"}, model=model)
+    lesam = problem.run("fedlesam", {"rho": 0.2, "estimate": "released_intent"}, model=model)
+    assert distance(nsam, lesam) < EXACT
+    assert distance(nsam, problem.run("fedavg", {}, model=model)) > 1e-6
 
 
 FIRST_ROUNDS = [
@@ -383,18 +398,19 @@ def test_tensors_are_clipped_each_by_itself():
     assert lengths == pytest.approx([0.01] * 4)
 
 
+@pytest.mark.parametrize("sigma", [0.5, 3.0])
 @pytest.mark.parametrize("aggregation", ["uniform", "samples"])
-def test_the_noise_is_that_of_the_named_stream(aggregation):
+def test_the_noise_is_that_of_the_named_stream(aggregation, sigma):
     """The difference to the run without noise in round 0: σ C/√M Σ p_i z_i."""
     problem, values = Problem(1), {"rho": 0.1, "dp_clip": 0.01}
     quiet, noisy = (
-        problem.federation("dp_fedsam", {**values, "dp_noise": noise}, aggregation=aggregation) for noise in (0, 3.0)
+        problem.federation("dp_fedsam", {**values, "dp_noise": noise}, aggregation=aggregation) for noise in (0, sigma)
     )
     state = quiet.start(quiet.objective.initial())
     difference = noisy.run_round(state, [0, 3])[0].w - quiet.run_round(state, [0, 3])[0].w
     z = torch.stack([work.normal("dp_noise", len(state.w), state.w.dtype) for work in noisy.work(state, [0, 3])])
     p = vector(5 / 16, 11 / 16) if aggregation == "samples" else vector(0.5, 0.5)
-    assert torch.allclose(difference, 3.0 * 0.01 / math.sqrt(2) * p @ z, atol=1e-12)
+    assert torch.allclose(difference, sigma * 0.01 / math.sqrt(2) * p @ z, atol=1e-12)
 
 
 def test_noise_differs_between_clients_rounds_and_seeds_and_repeats_otherwise():

@@ -1,10 +1,13 @@
 """The bundles behind `variant: released`: what they say, and that every one of them can be run."""
 
+import math
+
 import pytest
 import torch
 
 from bench.engine.federation import Federation
 from bench.engine.step_settings import StepSettings
+from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.released import RELEASES, release
@@ -71,7 +74,9 @@ def test_the_method_takes_the_switches_and_they_depart_from_its_defaults(method,
 def test_training_is_settings_of_steps(method, code):
     settings = RELEASES[method][code].training
     steps = StepSettings.parse({"lr": 0.1, **settings})
-    assert {name: getattr(steps, name) for name in settings} == settings
+    known = steps.model_dump()
+    for name, value in settings.items():
+        assert known[name] == ({**known[name], **value} if isinstance(value, dict) else value), name
     assert {"lr", "weight_decay", "server_lr"}.isdisjoint(settings), "papers' settings live with their experiments"
 
 
@@ -138,6 +143,25 @@ def test_the_others_neither_clip_nor_decay(code):
         bundle = RELEASES[method][code]
         assert (bundle.training["clip"], bundle.training["lr_decay"]) == (None, 1.0)
         assert (bundle.sampling, bundle.report) == ("fixed", "mean_last_100")
+
+
+@pytest.mark.parametrize(
+    ("method", "variant", "cosine"),
+    [
+        ("fedswa", "fedswa", True),
+        ("fedmoswa", "fedswa", True),
+        ("fedswa", "fedswa_may", False),
+        ("fednsam", "fednsam", True),
+        ("fednsam", "fednsam_march", True),
+    ],
+)
+def test_the_later_scripts_of_fedswa_ignore_the_decay(method, variant, cosine):
+    """In an experiment with a decay: the rate of round t is (1 + cos(π t/T))/2 times the given one."""
+    experiment = load_experiment("quick_catalog", {f"methods.{method}.variant": f"released:{variant}"})
+    [run, *_] = experiment.cell(f"digits/dirichlet-0.1/4-of-20/{method}").runs
+    training, rounds = run.training, run.training.rounds
+    factors = [(1 + math.cos(math.pi * t / rounds)) / 2 if cosine else 0.998**t for t in range(rounds)]
+    assert [training.round_rate(t, rounds) / training.lr for t in range(rounds)] == pytest.approx(factors)
 
 
 def test_fedgfs_code_weighs_clients_method_by_method():

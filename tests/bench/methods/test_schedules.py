@@ -10,12 +10,16 @@ import fedflat
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
+from bench.engine.backends.parallel import Parallel
 from bench.engine.method_costs import example
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Training
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
+from bench.methods.compose import compose
 from bench.methods.marks import Scheduled, has_mark
+from bench.methods.perturbations.none import NoPerturbation
+from bench.methods.recipe import Components, Recipe
 from bench.methods.schedules import SCHEDULES, parse_schedule
 from bench.training.run_setup import RunSetup
 from tests.bench.engine.rounds_of_backends import TOLERANCE, close
@@ -90,6 +94,8 @@ def test_the_constant_schedule_is_none():
     constant = {"name": "constant"}
     assert Training(**plain.model_dump() | {"lr_schedule": constant, "server_lr_schedule": constant}) == plain
     assert CATALOG["fedsam"].complete({"rho": 0.1, "schedules": {"rho": constant}}) == {"rho": 0.1}
+    with pytest.raises(UserError, match=r"lr_decay = 0.9 and lr_schedule exclude each other"):
+        Training.parse({**plain.model_dump(), "lr_decay": 0.9, "lr_schedule": constant})
 
 
 SCHEDULED = {
@@ -101,10 +107,10 @@ WITH_RADIUS = [one for one in METHODS if SCHEDULED[one if isinstance(one, str) e
 
 @pytest.mark.parametrize("method", WITH_RADIUS)
 def test_all_back_ends_follow_a_schedule(method):
-    """The last one replays recorded operations, so that it would keep a radius that it takes for a constant."""
+    """`Graph` replays recorded operations, so that it would keep a radius that it takes for a constant."""
     problem, values = Problem(1, rounds=5), {**example(CATALOG[method]), "schedules": SCHEDULED[method]}
     federation = problem.federation(method, values, lr_schedule=RISE)
-    backends = [Loop(), Cohort(), Graph(Tapes())]
+    backends = [Loop(), Cohort(), Graph(Tapes()), Parallel()]
     states = [federation.start(federation.objective.initial())] * len(backends)
     for t, active in enumerate(problem.some()):
         ends = [federation.run_round(state, active, backend=one) for state, one in zip(states, backends, strict=True)]
@@ -115,26 +121,27 @@ def test_all_back_ends_follow_a_schedule(method):
             assert measured["rho"] == pytest.approx(values["rho"] * factors(RISE, 5)[t])
     for state in states[1:]:
         close(states[0], state)
-    plain = problem.federation(method, example(CATALOG[method]), lr_schedule=RISE)
-    other = plain.start(plain.objective.initial())
-    for active in problem.some():
-        other, _ = plain.run_round(other, active)
-    assert not torch.allclose(other.w, states[0].w, atol=1e-6)
 
 
-def test_each_round_has_the_radius_and_the_rates_of_its_own():
-    """A run of one round each, from the state before, with constant values: the server's rate, too."""
-    problem = Problem(2)
-    schedules = {"lr_schedule": COSINE, "server_lr_schedule": RISE}
-    federation = problem.federation("fedsam", {"rho": 0.3, "schedules": {"rho": RISE}}, **schedules)
+@pytest.mark.parametrize("method", WITH_RADIUS)
+def test_each_round_has_the_radii_and_the_rates_of_its_own(method):
+    """A run of one round each, from the state before, with constant values, which the server's hooks use, too."""
+    problem, values = Problem(2), example(CATALOG[method])
+    has_server_rate = not CATALOG[method].build(values).server.needs_unit_server_lr()
+    schedules = {"lr_schedule": COSINE} | ({"server_lr_schedule": RISE} if has_server_rate else {})
+    federation = problem.federation(method, {**values, "schedules": SCHEDULED[method]}, **schedules)
     state = federation.start(federation.objective.initial())
     for t, active in enumerate(problem.some()):
         rise, cosine = factors(RISE, 4)[t], factors(COSINE, 4)[t]
-        alone = problem.federation("fedsam", {"rho": 0.3 * rise}, lr=0.1 * cosine, server_lr=rise)
-        expected, _ = alone.run_round(state, active)
+        radii = {name: values[name] * rise for name in SCHEDULED[method]}
+        rates = {"lr": 0.1 * cosine} | ({"server_lr": rise} if has_server_rate else {})
+        expected, _ = problem.federation(method, {**values, **radii}, **rates).run_round(state, active)
         state, measured = federation.run_round(state, active)
         assert torch.equal(expected.w, state.w)
-        assert (measured["rho"], measured["server_lr"]) == (0.3 * rise, rise)
+        assert expected.server.keys() == state.server.keys()
+        assert all(torch.equal(v, state.server[name]) for name, v in expected.server.items())
+        assert {name: measured[name] for name in radii} == radii
+        assert not has_server_rate or measured["server_lr"] == rise
 
 
 def test_a_round_after_the_last_one_has_its_rates():
@@ -239,6 +246,55 @@ def test_values_that_cannot_change_and_rates_that_do_not_exist():
         CATALOG["mofedsam"].build({"rho": 0.1, "alpha": 0.3, "schedules": {"alpha": COSINE}})
     with pytest.raises(UserError, match="feddyn has no server learning rate, so server_lr_schedule must be null"):
         Problem(0).run("feddyn", {"lam": 0.1}, server_lr_schedule=COSINE)
+
+
+def test_a_schedule_multiplies_a_warm_up_of_the_method():
+    """Each value of a round must be in its own range; others of the component are not compared with it."""
+    values = {"rho": 0.1, "rho_g": 0.0, "lam": 0.1, "rho_0": 0.1, "warmup": 2, "server_radius": "released"}
+    method = CATALOG["fedgloss"].build({**values, "schedules": {"rho": FALL}})
+    method.check_schedules(10)
+    radii = [method.round_values(t, 10)["server"]["rho_g"] for t in range(4)]
+    assert radii == [0.05, 0.05, 0.05, 0]
+    huge = {"name": "step", "after": [2], "by": 1e308}
+    grows = CATALOG["fedgloss"].build({**values, "warmup": 2, "rho": 1e3, "schedules": {"rho_g": huge}})
+    with pytest.raises(
+        UserError, match="fedgloss: rho_g = inf in round 3 of 10, by the schedule step: Input should be"
+    ):
+        grows.check_schedules(10)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("roh", "unknown hyper-parameter in round_values of changing 'roh'; did you mean 'rho'"),
+        ("active", "own: the hyper-parameter active changes from round to round, but this is already a column"),
+        ("available", "own: the hyper-parameter available changes from round to round, but this is already a column"),
+    ],
+)
+def test_a_component_changes_its_own_hyperparameters_only(named, message):
+    class Wrong(NoPerturbation):
+        name = "changing"
+        rho: float = 0.0
+        active: float = 0.0
+        available: float = 0.0
+
+        def round_values(self, t):
+            return {named: 0.5}
+
+    with pytest.raises(UserError, match=message) as error:
+        Problem(0).run(Recipe("own", "Own", "a test", Components(perturbation=Wrong)))
+    assert "\n" not in str(error.value)
+
+
+def test_two_components_with_one_name_have_a_column_each():
+    recipe = compose({"perturbation": "gf", "correction": "feddyn", "server": "fedgloss"})
+    radii = {"perturbation.rho_g": 0.1, "server.rho_g": 0.4}
+    values = {**example(recipe), "rho": 0.1, "schedules": {"rho_g": RISE}} | radii
+    values.pop("rho_g")
+    history = Problem(0).run(recipe, values).history
+    for name, radius in radii.items():
+        assert history[name].tolist() == pytest.approx([radius * factor for factor in factors(RISE, 4)])
+    assert "rho_g" not in history
 
 
 def test_a_schedule_cannot_lead_out_of_the_range():

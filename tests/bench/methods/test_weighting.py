@@ -9,6 +9,7 @@ import torch
 
 from bench.engine.federation import FederationState
 from bench.engine.local import LocalResult
+from bench.input.errors import UserError
 from bench.methods.base import unit
 from bench.methods.corrections.client_momentum import ClientMomentum
 from bench.methods.corrections.feddc import DriftCorrection
@@ -17,6 +18,8 @@ from bench.methods.corrections.scaffold import ControlVariates
 from bench.methods.corrections.toga_dual import CorrectedDual
 from bench.methods.perturbations.gf import GF
 from bench.methods.perturbations.smoo import SMOO
+from bench.methods.recipe import Components, Recipe
+from bench.methods.servers.average import Average
 from bench.methods.servers.dyn import DynServer
 from tests.bench.methods.test_by_hand import client_round, server_round, vector
 from tests.bench.methods.test_identities import CONTROL_METHODS, DUAL_METHODS, check_mean_of_clients
@@ -173,3 +176,18 @@ def test_server_vectors_under_both_weightings(method, values, name, expected, ag
     p = vector(5 / 16, 11 / 16) if aggregation == "samples" else vector(0.5, 0.5)
     got = after.w if name == "w" else after.server[name]
     assert torch.allclose(got, expected(Round(state, after, [sent[0], sent[3]], p)), atol=1e-10)
+
+
+def test_weights_of_another_shape_are_one_line():
+    """One column of weights, which torch could broadcast."""
+
+    class Column(Average):
+        name = "column"
+
+        def client_weights(self, server):
+            return server.weights[:, None]
+
+    recipe = Recipe("own", "Own", "a test", Components(server=Column))
+    message = r"client_weights of column has the shape \[2, 1\] \(allowed: \[2\], one weight for each active client\)"
+    with pytest.raises(UserError, match=message):
+        Problem(0).run(recipe)
