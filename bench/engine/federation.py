@@ -57,7 +57,7 @@ class Federation:
         method.check_server_lr(step_settings.server_lr, has_schedule=step_settings.server_lr_schedule is not None)
         if rounds is not None:
             step_settings.check_rates(rounds)
-            method.check_schedules(rounds)
+            method.check_changes(rounds)
         elif method.schedules or step_settings.has_schedule:
             raise UserError("a schedule needs the number of rounds")
         if objective.buffers is not None:

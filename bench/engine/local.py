@@ -1,5 +1,6 @@
 """Local training in a round, composed of the method's components; the same code for one client and for a cohort."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -88,8 +89,18 @@ class LocalTraining:
         return self.method.correction.rate(self.step_settings.local_rate(lr, step, steps), step, steps)
 
     def full_rate_steps(self, steps: int) -> float:
-        """Σ_k η_{t,k}/η_t of a client with this number of steps; exactly this number, if the rate is constant."""
-        return float(sum(self.rate(1.0, step, steps) for step in range(steps)))
+        """Σ_k η_{t,k}/η_t of a client with this number of steps; exactly this number, if the rate is constant.
+
+        A `UserError` if the method makes a rate negative.
+        """
+        rates = [float(self.rate(1.0, step, steps)) for step in range(steps)]
+        wrong = next((step for step, rate in enumerate(rates) if not 0 <= rate < math.inf), None)
+        if wrong is not None:
+            raise UserError(
+                f"{self.method.name}: rate gives {rates[wrong]:g} times the local rate in step {wrong + 1} of {steps} "
+                "(allowed: numbers of at least 0)"
+            )
+        return float(sum(rates))
 
 
 @dataclass(frozen=True)

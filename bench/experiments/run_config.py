@@ -325,7 +325,7 @@ class RunConfig(Frozen):
         method = self.method.built
         has_schedule = self.training.server_lr_schedule is not None
         method.check_server_lr(self.training.server_lr, has_schedule=has_schedule)
-        method.check_schedules(self.training.rounds)
+        method.check_changes(self.training.rounds)
         if method.swa is not None and method.swa.start > self.training.rounds:
             raise UserError(
                 f"swa.start = {method.swa.start} (allowed: at most the number of rounds, {self.training.rounds})"

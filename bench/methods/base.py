@@ -433,17 +433,23 @@ class Method:
         }
         return replace(self, **changed) if changed else self
 
-    def check_schedules(self, rounds: int) -> None:
-        """A `UserError` if a hyper-parameter with a schedule leaves its range in one of these rounds."""
-        for name, schedule in self.schedules.items():
-            for component in self.by_slot().values():
-                if name in type(component).model_fields:
-                    given = _given_values(component, name, rounds)
-                    values = [factor * v for factor, v in zip(factors(schedule, rounds), given, strict=True)]
-                    for t in extreme_rounds(values):
-                        if wrong := _mistake(type(component), name, values[t]):
-                            place = f"{name} = {values[t]:g} in round {t + 1} of {rounds}"
-                            raise UserError(f"{self.name}: {place}, by the schedule {schedule.name}: {wrong}")
+    def check_changes(self, rounds: int) -> None:
+        """A `UserError` if a hyper-parameter that changes leaves its range in one of these rounds."""
+        for component in self.by_slot().values():
+            own = [component.round_values(t) for t in range(rounds if _has_own_changes(component) else 0)]
+            for name in type(component).model_fields:
+                schedule = self.schedules.get(name)
+                if schedule is None and not any(name in values for values in own):
+                    continue
+                given = getattr(component, name)
+                values = [one.get(name, given) for one in own] or [given] * rounds
+                if schedule is not None:
+                    values = [factor * v for factor, v in zip(factors(schedule, rounds), values, strict=True)]
+                for t in extreme_rounds(values):
+                    if wrong := _mistake(type(component), name, values[t]):
+                        cause = "round_values" if schedule is None else f"the schedule {schedule.name}"
+                        place = f"{name} = {values[t]:g} in round {t + 1} of {rounds}"
+                        raise UserError(f"{self.name}: {place}, by {cause}: {wrong}")
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """The initial state of a client, of all components."""
@@ -459,12 +465,8 @@ class Method:
         return {name: v for component in self for name, v in component.broadcast(w, state).items()}
 
 
-def _given_values(component: Component, name: str, rounds: int) -> list[float]:
-    """The hyper-parameter in each round, without a schedule."""
-    given = getattr(component, name)
-    if type(component).round_values is Component.round_values:
-        return [given] * rounds
-    return [component.round_values(t).get(name, given) for t in range(rounds)]
+def _has_own_changes(component: Component) -> bool:
+    return type(component).round_values is not Component.round_values
 
 
 @functools.cache

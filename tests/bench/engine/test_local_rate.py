@@ -16,7 +16,7 @@ from bench.engine.method_costs import example
 from bench.engine.step_settings import StepSettings
 from bench.experiments.run_config import Training
 from bench.input.errors import UserError
-from bench.methods.base import Loss, Server
+from bench.methods.base import Correction, Loss, Server
 from bench.methods.catalog import CATALOG
 from bench.methods.corrections.falling_rate import FallingRate
 from bench.methods.corrections.scaffold import ControlVariates
@@ -206,3 +206,19 @@ def test_the_sum_of_the_rates_has_the_rounds_own_values(backend):
 def test_a_constant_rate_has_exactly_as_many_full_steps_as_steps():
     local = Problem(0).federation("scaffold", {}).local
     assert [local.full_rate_steps(steps) for steps in (1, 3, 1000)] == [1.0, 3.0, 1000.0]
+
+
+class Backwards(Correction):
+    """A rate that becomes negative in the third step."""
+
+    name = "backwards"
+
+    def rate(self, lr, step, steps):
+        return lr * (1 - step)
+
+
+@pytest.mark.parametrize("backend", [Loop, Cohort])
+def test_a_negative_rate_is_refused(backend):
+    federation = Problem(1).federation(Recipe("own", "Own", "a test", Components(correction=Backwards)), {})
+    with pytest.raises(UserError, match=r"^own: rate gives -1 times the local rate in step 3 of \d+ \(allowed"):
+        federation.run_round(federation.start(federation.objective.initial()), [0, 1], backend=backend())

@@ -19,6 +19,7 @@ from bench.methods.catalog import CATALOG
 from bench.methods.compose import compose
 from bench.methods.marks import Scheduled, has_mark
 from bench.methods.perturbations.none import NoPerturbation
+from bench.methods.perturbations.sam import SAM
 from bench.methods.recipe import Components, Recipe
 from bench.methods.schedules import SCHEDULES, parse_schedule
 from bench.training.run_setup import RunSetup
@@ -252,7 +253,7 @@ def test_a_schedule_multiplies_a_warm_up_of_the_method():
     """Each value of a round must be in its own range; others of the component are not compared with it."""
     values = {"rho": 0.1, "rho_g": 0.0, "lam": 0.1, "rho_0": 0.1, "warmup": 2, "server_radius": "released"}
     method = CATALOG["fedgloss"].build({**values, "schedules": {"rho": FALL}})
-    method.check_schedules(10)
+    method.check_changes(10)
     radii = [method.round_values(t, 10)["server"]["rho_g"] for t in range(4)]
     assert radii == [0.05, 0.05, 0.05, 0]
     huge = {"name": "step", "after": [2], "by": 1e308}
@@ -260,7 +261,23 @@ def test_a_schedule_multiplies_a_warm_up_of_the_method():
     with pytest.raises(
         UserError, match="fedgloss: rho_g = inf in round 3 of 10, by the schedule step: Input should be"
     ):
-        grows.check_schedules(10)
+        grows.check_changes(10)
+
+
+class ShrinkingRadius(SAM):
+    """A radius that the component itself changes, below zero from the third round on."""
+
+    name = "shrinking radius"
+
+    def round_values(self, t):
+        return {"rho": self.rho * (1 - t)}
+
+
+def test_a_radius_that_becomes_negative_by_the_components_own_rule():
+    own = Recipe("own", "Own", "a test", Components(ShrinkingRadius))
+    Problem(0, rounds=2).run(own, {"rho": 0.1})
+    with pytest.raises(UserError, match=r"^own: rho = -0\.1 in round 3 of 3, by round_values: Input should be greater"):
+        Problem(0, rounds=3).run(own, {"rho": 0.1})
 
 
 @pytest.mark.parametrize(
