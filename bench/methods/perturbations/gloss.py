@@ -27,7 +27,7 @@ class WarmedUpSAM(Perturbation):
 
     rho: Annotated[
         float, Neutral(0, given={"rho_0": 0}), Scheduled(), Search(low=0.001, high=0.5, log=True), Shared()
-    ] = Field(ge=0, examples=[0.1], description="perturbation radius ρ after the warm-up")
+    ] = Field(ge=0, examples=[0.1], description="the clients' radius ρ after the warm-up")
     rho_0: StartRadius = Field(default=0.0, ge=0, description="radius ρ₀ in round 0, if there is a warm-up")
     warmup: WarmUp = Field(
         default=0, ge=0, le=MOST, description="rounds T_s within which the radii rise from ρ₀; 0 and 1: no warm-up"

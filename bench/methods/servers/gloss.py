@@ -32,7 +32,7 @@ class GlobalAscent(Server):
     server_state: ClassVar[tuple[str, ...]] = ("H_bar", "last_update")
 
     rho: Annotated[float, Scheduled(), Search(low=0.001, high=0.5, log=True), Shared()] = Field(
-        ge=0, examples=[0.1], description="the clients' radius ρ, which `server_radius: released` uses"
+        ge=0, examples=[0.1], description="the clients' radius ρ after the warm-up"
     )
     rho_g: Annotated[float, Scheduled(), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, examples=[0.1], description="radius ρ_g of the server's ascent step after the warm-up"
