@@ -225,7 +225,7 @@ def test_the_commands_of_the_tutorial(folder):
     [copy] = folder.glob("results/try/runs/memory/digits/dirichlet-0.1/4-of-20/my_method/seed-0/method.py")
     assert copy.read_bytes() == (folder / "mine/my_method.py").read_bytes()
     files = sorted(path.name for path in (folder / "mine").iterdir() if path.is_file())
-    assert files == ["memory.yaml", "more.yaml", "my_method.py", "new_one.py", "try_it.py"]
+    assert files == ["memory.yaml", "more.yaml", "my_method.py", "new_one.py", "top_k.py", "try_it.py"]
 
 
 OTHERS = [page for page in PAGES.values() if runs_on(page) and page not in (README, TUTORIAL)]

@@ -47,7 +47,8 @@ def declared(method: Method, direction: Literal["upload", "download"]) -> Bits:
             return torch.where(found >= 0, found.double(), torch.nan)
         if found is None:
             return None
-        if isinstance(found, Real) and not isinstance(found, bool) and 0 <= found <= MOST_BITS:
+        is_number = isinstance(found, Real) and not isinstance(found, bool)
+        if is_number and 0 <= found <= MOST_BITS:
             return float(found)
         raise _wrong(method.name, direction, f" of '{name}' = {found!r}")
 

@@ -86,7 +86,8 @@ def test_a_damaged_run_is_one_line(file, content, tmp_path):
 
 def test_a_config_of_another_version_is_refused_and_untouched(tmp_path):
     run = train(config(), tmp_path / "run", CPU).path
-    for name, change in (("config.json", {"version": 0}), ("provenance.json", {"identity": "0" * 16})):
+    code = {"version": "0.1.0", "fingerprint": "0" * 16}
+    for name, change in (("config.json", {"version": 0}), ("provenance.json", {"identity": "0" * 16, "code": code})):
         write_checked_json(run / name, {**read_checked_json(run / name, ""), **change})
     with pytest.raises(UserError, match="of another version or damaged: version = 0"):
         train(config(), tmp_path / "run", CPU)

@@ -177,7 +177,7 @@ def test_after_a_damaged_run_the_next_one_is_taken(results):
         (lambda run: (run / "snapshots" / "round-00002.safetensors").write_bytes(b"no"), "is damaged"),
         (lambda run: (run / "local_models" / "round-00002.safetensors").unlink(), "it does not exist"),
         (lambda run: (run / "final.safetensors").unlink(), "it does not exist"),
-        (lambda run: (run / "config.json").write_text("{}"), "or damaged"),
+        (lambda run: (run / "config.json").write_text("{}"), "config.json' is damaged"),
     ],
 )
 def test_a_damaged_run_is_not_taken(damage, reason, results):
