@@ -36,7 +36,7 @@ def hessian(
     """The k algebraically largest eigenvalues of the Hessian of the mean cross-entropy, by Lanczos iteration.
 
     `data`: inputs `[n, ...]` and labels `[n]`. Iterates until each residual ‖Hv − λv‖ is at most `tolerance`·|λ|,
-    or λ cannot be told from 0: then `converged` is True.
+    or λ cannot be distinguished from 0: then `converged` is True.
     Computes in float32, or in float64 if the model is, on its device, in batches of `batch_size`; the model is not
     changed. A model with buffers, such as the statistics of BatchNorm, is in evaluation mode: its loss is that with the
     stored buffers.

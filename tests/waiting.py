@@ -10,7 +10,7 @@ def wait_for(
     alive: Callable[[], bool] = lambda: True,
     pause: float = 0.005,
 ) -> None:
-    """Wait until a condition holds, which must be before the process of which `alive` tells has ended."""
+    """Wait until a condition holds; an error if `alive` is false before, because the process has ended."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert alive(), "the process has ended before"

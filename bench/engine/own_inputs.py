@@ -170,9 +170,7 @@ def _check_like(name: str, x: Tensor, shape: Sequence[int], kind: str) -> None:
     if given != list(shape):
         raise UserError(f"{name}: an input has the shape {given} (allowed: {list(shape)}, as for client 0)")
     if _kind(x) != kind:
-        raise UserError(
-            f"{name}: inputs have the dtype {dtype_name(x.dtype)} (allowed: {kind}, as for the first client)"
-        )
+        raise UserError(f"{name}: inputs have the dtype {dtype_name(x.dtype)} (allowed: {kind}, as for client 0)")
 
 
 _BYTES, _WHOLE = "uint8", "whole numbers"

@@ -64,10 +64,8 @@ class Override:
         part, method, partition, rest = found.groups()
         section, _, name = rest.partition(".")
         names = tuple(rest.split("."))
-        if (
-            name and section == "hyperparameters" and not name.startswith(("swa.", "schedules."))
-        ):  # such as correction.alpha
-            names = (section, name)
+        if name and section == "hyperparameters" and not name.startswith(("swa.", "schedules.")):
+            names = (section, name)  # such as correction.alpha
         elif section == "evaluation_where" and (labelled := _PARTICIPATION.match(name)):  # bernoulli-0.2-of-100
             names = (section, labelled[1], *filter(None, name[labelled.end() :].split(".")))
         return cls(key, value, part, method, partition, names)

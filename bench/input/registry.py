@@ -5,12 +5,23 @@ import pkgutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from inspect import isabstract, isclass
-from typing import Annotated, Any, TypeVar, Union
+from typing import Annotated, Any, Protocol, Self, TypeVar, Union
 
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
+from bench.input.errors import UserError, unknown
+
 T = TypeVar("T")
+Parsed = TypeVar("Parsed", bound="Parses")
+
+
+class Parses(Protocol):
+    """A configuration, as `Frozen` is."""
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any], where: str = "") -> Self:
+        """The validated configuration; a `UserError` begins with `where`."""
 
 
 def registered(base: type[T], *packages: str, key: str = "name") -> dict[str, type[T]]:
@@ -37,6 +48,19 @@ def registered(base: type[T], *packages: str, key: str = "name") -> dict[str, ty
 def _name(cls: type, key: str) -> object:
     fields: Mapping[str, Any] = getattr(cls, "model_fields", {})
     return fields[key].default if key in fields else getattr(cls, key, None)
+
+
+def parse_named(kinds: Mapping[str, type[Parsed]], what: str, options: Any, where: str, example: str) -> Parsed:
+    """The one of the kinds that `options` names, with its other options; a `UserError` if they are wrong.
+
+    `what` is the noun of a message about an unknown name; `example` a mapping that is allowed.
+    """
+    if not isinstance(options, Mapping):
+        raise UserError(f"{where} = {options!r} (allowed: a mapping such as {example})")
+    name = options.get("name")
+    if not isinstance(name, str) or name not in kinds:
+        raise unknown(what, str(name), kinds)
+    return kinds[name].parse(options, where)
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,9 @@ class ServerRound:
     `w` is w^t. `start` is the model that clients started from: w^t, or the look-ahead point of the server. `sent`
     `[M, P]` are the models that the M active clients sent, minus start: Δ_i = w_i⁺ − start, unless the correction sends
     another model than w_i⁺. `updates` `[M, P]` are what the server knows of Δ_i: `sent`, unless the correction reveals
-    Δ_i. `uploads` are the other uploads, stacked. `weights` `[M]`
-    are the aggregation weights p_i, which sum to 1. `steps` `[M]` are the numbers of local steps K_i, `full_rate_steps`
-    `[M]` are Σ_k η_{t,k}/η_t. `state` holds the server's tensors: hooks replace them and never change them in place.
+    Δ_i. `uploads` are the other uploads, stacked. `weights` `[M]` are the aggregation weights p_i, which sum to 1.
+    `steps` `[M]` are the numbers of local steps K_i, `full_rate_steps` `[M]` are Σ_k η_{t,k}/η_t. `state` holds the
+    server's tensors: hooks replace them and never change them in place.
     """
 
     round: int

@@ -50,7 +50,7 @@ class ModelChoice(Frozen, ABC):
         """The module, with weights drawn from torch's global generator. Raises `UserError` if the inputs do not fit."""
 
     def check(self, image_shape: ImageShape, classes: int) -> None:
-        """Raises `UserError` if `build` would. The weights of a large named model take no memory."""
+        """Raises `UserError` if `build` would. The weights of a named model take no memory."""
         self.build(image_shape, classes)
 
     def check_memory(self, image_shape: ImageShape, classes: int) -> None:
@@ -67,15 +67,10 @@ class NamedModel(ModelChoice):
 
     def check(self, image_shape: ImageShape, classes: int) -> None:
         """See `ModelChoice`."""
-        if self._takes_little:
-            self.build(image_shape, classes)
-        else:
-            self._on_meta(image_shape, classes)
+        self._on_meta(image_shape, classes)
 
     def check_memory(self, image_shape: ImageShape, classes: int) -> None:
         """See `ModelChoice`."""
-        if self._takes_little:
-            return
         parameters = sum(parameter.numel() for parameter in self._on_meta(image_shape, classes).parameters())
         needed, free = 4 * VECTORS * parameters, available_memory()
         if needed > free:
@@ -85,14 +80,10 @@ class NamedModel(ModelChoice):
             )
 
     def _on_meta(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """The module without weights."""
+        """The module without weights. Torch takes seconds to import what a forward pass on this device needs, so that
+        models compute sizes by arithmetic."""
         with torch.device("meta"):
             return self.build(image_shape, classes)
-
-    @property
-    def _takes_little(self) -> bool:
-        """Whether no option makes it large: torch takes seconds to import what builds a model without weights."""
-        return self.small and set(type(self).model_fields) == {"name"}
 
     @classmethod
     def registered_name(cls) -> str:

@@ -13,7 +13,7 @@ import fedflat
 from bench.data.inventory import check
 from bench.data.sources import parse_source
 from bench.models.dropout import Dropout
-from tests.problems import distance
+from tests.problems import Recorder, distance
 
 CPU = torch.device("cpu")
 N = 12
@@ -89,26 +89,11 @@ def test_whole_numbers_stay_whole_numbers(dtype):
     assert torch.equal(loop.inputs(ids), torch.from_numpy(ids.astype(np.int64)))
 
 
-class Exact(nn.Module):
-    """Records the inputs."""
-
-    seen: list[Tensor] = []  # noqa: RUF012 - of all copies
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.seen.append(x)
-        scores: Tensor = self.layer(x.float())
-        return scores
-
-
 def test_a_large_whole_number_arrives_exactly():
-    Exact.seen.clear()
-    simulated((np.full((N, 3), 2**24 + 1), Y), model=seeded(Exact))
-    assert Exact.seen
-    assert all((x == 2**24 + 1).all() for x in Exact.seen)
+    Recorder.seen.clear()
+    simulated((np.full((N, 3), 2**24 + 1), Y), model=seeded(Recorder))
+    assert Recorder.seen
+    assert all((x == 2**24 + 1).all() for x in Recorder.seen)
 
 
 BYTES = np.random.default_rng(0).integers(0, 256, (N, 3, 2, 2), dtype=np.uint8)

@@ -2,12 +2,10 @@
 
 import itertools
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.analyses import ANALYSES, load_analyses
@@ -46,30 +44,6 @@ def blocks(needed: str) -> list[str]:
 def renamed(text: str) -> str:
     """An experiment that does not have the name of a folder in paper_tables, which is not allowed."""
     return re.sub(r"^name: \w+$", "name: mine", text, flags=re.MULTILINE)
-
-
-@pytest.fixture
-def fuzz(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Try inputs of a strategy: a share of all cases that the option --fuzz-cases requests."""
-    monkeypatch.chdir(tmp_path)
-
-    def tried(share: float, inputs: st.SearchStrategy[Any], answer: Callable[[Answers, Any], None]) -> None:
-        answers = Answers()
-
-        @settings(
-            max_examples=max(1, round(share * request.config.getoption("--fuzz-cases"))),
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(inputs)
-        def check(case: Any) -> None:
-            answer(answers, case)
-
-        check()
-        print(f"\n{request.node.name}: {answers}")
-
-    return tried
 
 
 def written(place: str, text: str) -> str:

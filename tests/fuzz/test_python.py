@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 import fedflat
 from bench.experiments.experiment import load_experiment
 from bench.training.train import train_cell
 from tests.fuzz.answers import Answers
 from tests.fuzz.odd_python import ANYTHING, INPUTS, LABELS, MODELS, NUMBERS, N, model
+from tests.problems import Recorder
 
 X, Y = torch.linspace(-1, 1, 3 * N).reshape(N, 3), torch.arange(N) % 2
 SIMULATED = {
@@ -79,28 +79,18 @@ ARRAYS = ("clients", "test", "data")
 
 
 @pytest.fixture
-def tried(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answers]:
-    """Try calls of a strategy, a share of --fuzz-cases; an exception other than a `UserError` fails the test."""
-    monkeypatch.chdir(tmp_path)
+def tried(fuzz: Callable[..., Answers], tmp_path: Path) -> Callable[..., Answers]:
+    """Try calls of a strategy; an exception other than a `UserError` fails the test, and so does a changed value."""
     (tmp_path / "folder.yaml").mkdir()
 
     def tried(share: float, calls: st.SearchStrategy[Any], answer: Callable[[Answers, Any], None]) -> Answers:
-        answers = Answers(fedflat.UserError)
-
-        @settings(
-            max_examples=max(1, round(share * request.config.getoption("--fuzz-cases"))),
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(calls)
-        def check(call: Any) -> None:
+        def quiet(answers: Answers, call: Any) -> None:
             with warnings.catch_warnings(), torch.random.fork_rng():
                 warnings.simplefilter("ignore")  # of torch, about its own odd tensors
                 answer(answers, call)
 
-        check()
-        print(f"\n{request.node.name}: {answers}; tracebacks 0, values silently changed 0")
+        answers = fuzz(share, calls, quiet, fedflat.UserError)
+        print("tracebacks 0, values silently changed 0")
         return answers
 
     return tried
@@ -167,20 +157,6 @@ def test_models(tried):
 
 def names(values: Mapping[str, Any]) -> st.SearchStrategy[str]:
     return st.sampled_from(sorted(values))
-
-
-class Recorder(nn.Module):
-    """A linear model of any numbers, which records its inputs."""
-
-    seen: list[Tensor] = []  # noqa: RUF012 - of all copies
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.seen.append(x.detach().clone())
-        return self.layer(x.float())
 
 
 def test_arrays(tried):

@@ -32,7 +32,7 @@ class TopEigenvalues:
 
     `eigenvalues` are in descending order. `residuals` are the measured ‖Hv − λv‖ of the unit eigenvectors v: H has an
     eigenvalue within that distance of λ. `products` counts Hessian-vector products. `resolution`: eigenvalues up to
-    this size cannot be told from 0 in the number format of the products.
+    this size cannot be distinguished from 0 in the number format of the products.
     """
 
     eigenvalues: tuple[float, ...]

@@ -1,15 +1,13 @@
 """Work: how much of their local training the clients do in a round. One kind per module, by name: a class in a new file
 is a new kind."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
 from bench.engine.work.base import Work
 from bench.engine.work.full import FullWork
-from bench.input.errors import UserError, unknown
-from bench.input.registry import OneOf, registered
+from bench.input.registry import OneOf, parse_named, registered
 
 WORKS = registered(Work, "bench.engine.work")
 
@@ -21,13 +19,9 @@ AnyWork = Annotated[
 configurations."""
 
 
+EXAMPLE = '{"name": "stragglers", "share": 0.5}'
+
+
 def parse_work(options: Any) -> Work | None:
     """The work with these options, `name` among them; a `UserError` if they are wrong."""
-    if options is None:
-        return None
-    if not isinstance(options, Mapping):
-        raise UserError(f'work = {options!r} (allowed: a mapping such as {{"name": "stragglers", "share": 0.5}})')
-    name = options.get("name")
-    if not isinstance(name, str) or name not in WORKS:
-        raise unknown("work", str(name), WORKS)
-    return WORKS[name].parse(options, "work")
+    return None if options is None else parse_named(WORKS, "work", options, "work", EXAMPLE)

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from bench.input.errors import UserError, unknown
-from bench.input.registry import OneOf, registered
+from bench.input.registry import OneOf, parse_named, registered
 from bench.methods.schedules.base import Schedule
 from bench.methods.schedules.decays.constant import Constant
 
@@ -22,12 +21,7 @@ AnySchedule = Annotated[
 
 def parse_schedule(options: Any, where: str) -> Schedule:
     """The schedule with these options, `name` among them; a `UserError` that begins with `where`."""
-    if not isinstance(options, dict):
-        raise UserError(f"{where} = {options!r} (allowed: a mapping such as {{name: cosine}})")
-    name = options.get("name")
-    if not isinstance(name, str) or name not in SCHEDULES:
-        raise unknown(f"schedule in {where}", str(name), SCHEDULES)
-    return SCHEDULES[name].parse(options, where)
+    return parse_named(SCHEDULES, f"schedule in {where}", options, where, "{name: cosine}")
 
 
 @functools.lru_cache(maxsize=32)

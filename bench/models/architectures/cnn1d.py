@@ -1,8 +1,8 @@
 """A small convolutional network for signals, like that of MNIST-1D's authors (Greydanus and Kobak, ICML 2024)."""
 
+import math
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -45,9 +45,7 @@ class CNN1D(nn.Module):
         self.conv1 = nn.Conv1d(inputs, first, 5, stride=2, padding=2)
         self.conv2 = nn.Conv1d(first, second, 3, stride=2, padding=1)
         self.conv3 = nn.Conv1d(second, third, 3, stride=2, padding=1)
-        with torch.no_grad():
-            features = self.features(torch.zeros(1, *image_shape)).shape[1]
-        self.head = nn.Linear(features, classes)
+        self.head = nn.Linear(third * math.ceil(image_shape[-1] / 8), classes)
 
     def features(self, x: Tensor) -> Tensor:
         """Flattened feature maps `[B, features]`."""

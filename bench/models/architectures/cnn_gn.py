@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -25,14 +24,13 @@ class CNNGN(nn.Module):
 
     def __init__(self, image_shape: ImageShape, classes: int) -> None:
         super().__init__()
-        channels = image_shape[0]
+        channels, *sides = image_shape
+        height, width = ((side + 1) // 2 // 2 for side in sides)
         self.conv1 = nn.Conv2d(channels, 8, 3, padding=1)
         self.norm1 = nn.GroupNorm(2, 8)
         self.conv2 = nn.Conv2d(8, 16, 3, stride=2, padding=1)
         self.norm2 = nn.GroupNorm(2, 16)
-        with torch.no_grad():
-            features = self.features(torch.zeros(1, *image_shape)).shape[1]
-        self.head = nn.Linear(features, classes)
+        self.head = nn.Linear(16 * height * width, classes)
 
     def features(self, x: Tensor) -> Tensor:
         """Flattened feature maps `[B, features]`."""

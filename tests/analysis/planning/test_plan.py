@@ -244,9 +244,9 @@ def test_sizes_that_the_schema_allows_and_memory_does_not(tmp_path: Path, monkey
     assert gradient.batch == 901
     batches = []
 
-    def quickest(asked: Gradient, *_: object, **__: object) -> float:
-        batches.append(asked.batch)
-        return 0.001 + asked.batch / 10**6
+    def quickest(gradient: Gradient, *_: object, **__: object) -> float:
+        batches.append(gradient.batch)
+        return 0.001 + gradient.batch / 10**6
 
     monkeypatch.setattr("analysis.planning.gradient_times._shortest", quickest)
 

@@ -1,5 +1,8 @@
 """The networks of the registry: sizes, equality with their sources, feature levels; how a configuration names them."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -15,6 +18,7 @@ from bench.methods.losses.cross_entropy import CrossEntropy
 from bench.methods.losses.relaxed_contrastive import RelaxedContrastive, feature_levels
 from bench.models import MODELS, build_model, parse_model
 from bench.models.architectures.lenet import LeNet
+from tests.places import ROOT
 
 CIFAR_STEM = {"name": "resnet18_gn", "stem": "cifar"}
 SIZES = [
@@ -277,3 +281,21 @@ def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_built(mon
     with pytest.raises(UserError, match=r"^model mlp has 15,210 parameters: training needs at least 0\.0 GB"):
         built("mlp", (1, 40))
     assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("side", range(3, 13))
+def test_sizes_that_are_computed_fit_the_feature_maps(side):
+    """Of images with sides of any length, and of signals."""
+    for model, shape in (("cnn_gn", (1, side, side + 1)), ("cnn1d", (1, side)), ("cnn1d", (side,))):
+        assert built(model, shape)(torch.zeros(2, *shape)).shape == (2, 10)
+
+
+def test_named_models_are_checked_without_the_imports_of_a_forward_pass():
+    """They take seconds, in each process that trains."""
+    checked = "; ".join(
+        f"check_model(parse_model('{model}'), {shape}, 10)"
+        for model, shape in (("cnn_gn", (1, 8, 8)), ("cnn1d", (1, 40)), ("mlp", (1, 40)), ("lenet", (3, 32, 32)))
+    )
+    code = f"import sys; from bench.models import check_model, parse_model; {checked}; print('sympy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
