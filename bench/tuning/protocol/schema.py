@@ -242,7 +242,7 @@ class Protocol(Frozen):
             raise UserError(f"rounds.tried.seed = {self.rounds.tried.seed} is a tuning seed (allowed: another one)")
         if set(self.rounds.chosen) != set(self.settings.values()):
             raise UserError(
-                f"rounds.chosen has {', '.join(self.rounds.chosen)} (allowed: {_list(self.settings.values())})"
+                f"rounds.chosen has {', '.join(self.rounds.chosen)} (allowed: {', '.join(self.settings.values())})"
             )
         if self.widen.times * self.widen.trials != self.trials.widen:
             raise UserError(
