@@ -1,9 +1,9 @@
 """The runs with winning values: for each tuning seed, experiments whose files are written from the searches' results.
 
-NAME_tSEED          the values found with a tuning seed, trained with its training seeds
-NAME_xSEED          the values found with the next tuning seed, trained with the training seeds of this one
-NAME_compute_tSEED  rows of equal compute beside each base, with the base's values
-CONTRAST_tSEED      another experiment with the main setting's values, such as one with wrong labels
+NAME_tSEED      the values found with a tuning seed, trained with its training seeds
+NAME_xSEED      the values found with the next tuning seed, trained with the training seeds of this one
+NAME_k2_tSEED   each base with its values and other amounts, such as twice the local steps: rows of equal compute
+CONTRAST_tSEED  another experiment with the main setting's values, such as one with wrong labels
 """
 
 from abc import ABC, abstractmethod
@@ -18,14 +18,13 @@ import yaml
 
 from bench.experiments.experiment import Cell, Experiment, load_experiment
 from bench.experiments.run_config import OWN
-from bench.experiments.schema import MethodEntry
 from bench.experiments.sections.tuning import as_yaml
 from bench.files.atomic import write_text
 from bench.files.locks import locked
 from bench.host.progress import Progress
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
-from bench.tuning.protocol.plan import OfMethod, Result
+from bench.tuning.protocol.plan import OfMethod
 from bench.tuning.protocol.schema import Beside
 from bench.tuning.protocol.unit import Unit
 from bench.tuning.protocol.units import Units
@@ -41,8 +40,8 @@ class Source:
     """Where the values of an experiment with winning values come from.
 
     `setting`: where was searched; `seed`: the tuning seed whose training seeds are trained; `of`: the one whose values
-    are taken; `experiment`: the one that is extended, by name or file; `suffix`: the end of the new one's name;
-    `beside`: whether its methods are the bases' rows of equal compute.
+    are taken; `experiment`: the one that is extended, by name or file; `suffix`: the end of the new one's name before
+    the seed; `beside`: the factors on the amounts of the bases, which are then its only methods.
     """
 
     setting: str
@@ -50,7 +49,7 @@ class Source:
     of: int
     experiment: str
     suffix: str
-    beside: bool = False
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True)
@@ -79,12 +78,6 @@ class Winners:
         """The search whose winner a method has. `label`: that of the search."""
         return self.units.of(self.source.setting, label, self.source.of)
 
-    def labels_of(self, label: str) -> list[str]:
-        """The labels of the experiment for which the search of a method gives values."""
-        if not self.source.beside:
-            return [label]
-        return [f"{label}_{name}" for name in self.units.protocol.beside]
-
     def read(self) -> list[Experiment]:
         """The experiment, if its file exists."""
         return [_loaded(str(self.file), self.file.stat().st_mtime_ns)] if self.file.is_file() else []
@@ -101,14 +94,15 @@ class Winners:
 
     def _content(self) -> dict[str, Any]:
         protocol = self.units.protocol
-        searched = [*protocol.bases] if self.source.beside else protocol.labels
+        searched = protocol.labels if self.source.beside is None else tuple(protocol.bases)
         ended = {label: unit for label in searched if (unit := self.unit(label)).has_ended}
-        winners = {label: unit.winner for label, unit in ended.items()}
-        entries = [self._entries(label, winner) for label, winner in winners.items()]
+        [setting] = self.extended.settings
+        place = setting.where_labels[1]
         return {
             "name": self.name,
             "extends": extended(self.units.grid.source(self.source.experiment), self.file),
             "description": f"{self.extended.description} Values searched with tuning seed {self.source.of}.".strip(),
+            **({} if self.source.beside is None else {"training": self._amounts(self.source.beside)}),
             "grid": {"seeds": list(protocol.training_seeds(self.source.seed))},
             "tuned": {
                 "experiment": self.units.grid.experiments[self.source.setting].name,
@@ -118,36 +112,20 @@ class Winners:
                 "score": in_words(self.extended.report or LAST),
                 "rungs": [],
                 "protocol": protocol.identity,
-                "ranges": {own: dict(_ranges(unit)) for label, unit in ended.items() for own in self.labels_of(label)},
+                "ranges": {label: dict(_ranges(unit)) for label, unit in ended.items()},
             },
-            "methods": {label: entry for found in entries for label, entry in found.items()},
+            "methods": {label: {"where": {place: _values(unit.winner.values)}} for label, unit in ended.items()},
         }
 
-    def _entries(self, label: str, winner: Result) -> dict[str, Any]:
-        [setting] = self.extended.settings
-        where = {"where": {setting.where_labels[1]: _values(winner.values)}}
-        if not self.source.beside:
-            return {label: where}
-        entry, beside = self.extended.methods[label], self.units.protocol.beside
-        return {
-            f"{label}_{name}": {**self._with_amounts(label, entry, name, factors), **where}
-            for name, factors in beside.items()
-        }
-
-    def _with_amounts(self, label: str, entry: MethodEntry, name: str, factors: Beside) -> dict[str, Any]:
-        """A base's entry with more local steps or rounds; over more rounds, the rate falls as far."""
-        choice, training = entry.choice(label), self.extended.training
-        given = {**training.model_dump(), **entry.training}
-        changes: dict[str, Any] = {}
+    def _amounts(self, factors: Beside) -> dict[str, Any]:
+        """More local steps or rounds than in the extended experiment; over more rounds, the rate falls as far."""
+        training, changes = self.extended.training, dict[str, Any]()
         if factors.local_steps > 1:
-            changes["local_steps"] = factors.local_steps * given["local_steps"]
+            changes["local_steps"] = factors.local_steps * (training.local_steps or 1)
         if factors.rounds > 1:
-            rounds, decay = factors.rounds * given["rounds"], given["lr_decay"] ** (1 / factors.rounds)
-            changes |= {"rounds": rounds, "lr_decay": round(decay, 7)}
-        kept = entry.model_dump(mode="json", exclude_defaults=True, exclude={"where", "title"})
-        named = {} if choice.name is None else {"name": choice.name}
-        title = f"{entry.title or choice.recipe.title} ({name})"
-        return {**named, "title": title, **kept, "training": {**entry.training, **changes}}
+            decay = training.lr_decay ** (1 / factors.rounds)
+            changes |= {"rounds": factors.rounds * training.rounds, "lr_decay": round(decay, 7)}
+        return changes
 
 
 class Runs(ABC):
@@ -233,9 +211,8 @@ class Final(Runs):
 
     @property
     def cells(self) -> list[tuple[Experiment, Cell]]:
-        """Of the method, or of a base's rows of equal compute."""
-        labels = self.winners.labels_of(self.label)
-        return [(experiment, cell) for experiment in self.winners.read() for cell in _cells(experiment, labels)]
+        """One, if the experiment's file has the method."""
+        return [(experiment, cell) for experiment in self.winners.read() for cell in _cells(experiment, self.label)]
 
     def prepare(self) -> None:
         """Write the experiment's file."""
@@ -263,7 +240,7 @@ class Reference(Runs):
     @property
     def cells(self) -> list[tuple[Experiment, Cell]]:
         """One."""
-        return [(self.experiment, cell) for cell in _cells(self.experiment, [self.label])]
+        return [(self.experiment, cell) for cell in _cells(self.experiment, self.label)]
 
     def prepare(self) -> None:
         """Nothing is written."""
@@ -275,8 +252,8 @@ def _loaded(file: str, changed: int) -> Experiment:
     return load_experiment(file)
 
 
-def _cells(experiment: Experiment, labels: list[str]) -> list[Cell]:
-    return [experiment.cell(address.path) for address in experiment.addresses if address.method in labels]
+def _cells(experiment: Experiment, label: str) -> list[Cell]:
+    return [experiment.cell(address.path) for address in experiment.addresses if address.method == label]
 
 
 def _values(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -108,8 +108,9 @@ class Queue:
         experiment = self.protocol.settings[setting]
         for seed in self.protocol.tuning_seeds:
             if group == BESIDE:
-                winners = Winners(self.units, Source(setting, seed, seed, experiment, "_compute_t", beside=True))
-                yield from (Final(self.units, winners, label) for label in self.protocol.bases)
+                for name, factors in self.protocol.beside.items():
+                    winners = Winners(self.units, Source(setting, seed, seed, experiment, f"_{name}_t", factors))
+                    yield from (Final(self.units, winners, label) for label in self.protocol.bases)
             elif group == ITSELF:
                 winners = Winners(self.units, Source(setting, seed, self.protocol.after(seed), experiment, "_x"))
                 yield from (Final(self.units, winners, label) for label in self.protocol.labels)
@@ -187,15 +188,22 @@ def work(items: Sequence[Item], device: torch.device, progress: Progress, second
                 is_busy |= not is_free
                 if not is_free or item.has_ended:
                     continue
-                while not item.has_ended:
-                    if end is not None and time.monotonic() >= end:
-                        return False
-                    item.advance(device, progress)
+                if not _done(item, device, progress, end):
+                    return False
             break  # what is first in order and has become ready comes next
         else:
             if not is_busy:
                 return True
             time.sleep(WAIT_SECONDS)
+    return True
+
+
+def _done(item: Item, device: torch.device, progress: Progress, end: float | None) -> bool:
+    """Do an item to its end; False if the time is over before."""
+    while not item.has_ended:
+        if end is not None and time.monotonic() >= end:
+            return False
+        item.advance(device, progress)
     return True
 
 

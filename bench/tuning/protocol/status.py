@@ -69,10 +69,9 @@ class Status:
             left = of_all - sum(row["outcome"] != FINISHED_WITH for row in item.rows)
             return self._of_trials(item.plan.label, left)
         if isinstance(item, Final):
-            factors = [1]
-            if item.winners.source.beside:
-                factors = [beside.local_steps * beside.rounds for beside in self.protocol.beside.values()]
-            return self._of_trials(item.label, sum(factors) * self.protocol.training_seeds_each)
+            beside = item.winners.source.beside
+            factor = 1 if beside is None else beside.local_steps * beside.rounds
+            return self._of_trials(item.label, factor * self.protocol.training_seeds_each)
         return None
 
     def _of_trials(self, label: str, trials: int) -> float | None:

@@ -94,7 +94,9 @@ class Unit:
                 f"'{file}' holds trials of another search (another protocol, seed or experiment, or an edited file): "
                 "choose another folder with --results, or delete it"
             )
-        self.rows = table.astype(object).where(table.notna(), None).to_dict("records")
+        columns = list(map(str, table.columns))
+        values = table.astype(object).where(table.notna(), None).itertuples(index=False)
+        self.rows = [dict(zip(columns, row, strict=True)) for row in values]
         return [_result(row) for row in self.rows]
 
     @property
@@ -125,6 +127,7 @@ class Unit:
         if batch is None:
             if not self.has_ended:
                 self._write(TRIALS)
+                (self.folder / PROGRESS).unlink(missing_ok=True)
             self._remove_unfinished()
             return False
         first = len(results)
@@ -186,15 +189,18 @@ class Unit:
         }
 
     def _write(self, name: str) -> None:
-        table = pd.DataFrame(self.rows)[[*self.address.columns, *COLUMNS]]
-        exact = {
-            column: [None if value is None else repr(float(value)) for value in table[column]] for column in _EXACT
-        }
-        write_checked_csv(self.folder / name, table.assign(**exact))
+        rows = [{**row, **{name: _exact(row[name]) for name in _EXACT}} for row in self.rows]
+        table = pd.DataFrame(rows)[[*self.address.columns, *COLUMNS]]
+        write_checked_csv(self.folder / name, table)
 
     def _remove_unfinished(self) -> None:
         for folder in self.folder.glob("trial-*.partial-*"):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _exact(value: Any) -> str | None:
+    """A number with all digits; texts of numbers stay."""
+    return None if value is None else repr(float(value))
 
 
 def words(result: Result) -> str:

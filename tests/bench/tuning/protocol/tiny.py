@@ -67,7 +67,11 @@ PROTOCOL: dict[str, Any] = {
     "budget": {"core_hours": 1, "order": ["rounds", "main.ten", "main.beside", "main.itself", "central", "noise"]},
 }  # fmt: skip
 
-NOISE = {"name": "tiny_noise", "extends": "experiments.yaml", "dataset": {"name": "mnist1d", "signals": 60, "noise": 0.5}}
+NOISE = {
+    "name": "tiny_noise",
+    "extends": "experiments.yaml",
+    "dataset": {"name": "mnist1d", "signals": 60, "noise": 0.5},
+}
 CENTRAL = {
     "name": "tiny_central",
     "extends": "experiments.yaml",
