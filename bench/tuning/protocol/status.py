@@ -45,12 +45,11 @@ class Status:
                 yield f"{unit.name}: widened {ends}"
 
     def _spent(self, entry: str, items: list[Item]) -> Spent:
-        done = sum(item.has_ended for item in items)
         to_come = [self._to_come(item) for item in items if not item.has_ended]
         known = [hours for hours in to_come if hours is not None]
-        return Spent(
-            entry, done, len(items), sum(map(self._hours, items)), sum(known) if known or not to_come else None
-        )
+        is_known = bool(known) or (bool(items) and not to_come)
+        hours = sum(map(self._hours, items))
+        return Spent(entry, len(items) - len(to_come), len(items), hours, sum(known) if is_known else None)
 
     def _hours(self, item: Item) -> float:
         if isinstance(item, RoundsItem):
