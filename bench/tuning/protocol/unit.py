@@ -127,7 +127,6 @@ class Unit:
         if batch is None:
             if not self.has_ended:
                 self._write(TRIALS)
-                (self.folder / PROGRESS).unlink(missing_ok=True)
             self._remove_unfinished()
             return False
         first = len(results)
