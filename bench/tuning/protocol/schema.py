@@ -313,6 +313,11 @@ class Protocol(Frozen):
         return short_hash(json.dumps(self.model_dump(mode="json", include=IN_COMMON), sort_keys=True))
 
 
+def protocol_schema() -> dict[str, Any]:
+    """The JSON schema of search.yaml, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Protocol.model_json_schema()}
+
+
 def _distinct(name: str, seeds: tuple[int, ...]) -> None:
     repeated = [seed for k, seed in enumerate(seeds) if seed in seeds[:k]]
     if repeated:
