@@ -32,7 +32,7 @@ from bench.tuning.protocol.trial import as_trial
 from bench.tuning.protocol.unit import Unit
 from bench.tuning.protocol.units import Units
 from bench.tuning.trials import with_values
-from tests.bench.tuning.protocol.tiny import PROTOCOL, write
+from tests.bench.tuning.tiny_protocol import PROTOCOL, write
 from tests.problems import train
 
 CPU = torch.device("cpu")
