@@ -118,8 +118,8 @@ def search(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Entries of budget.order, such as main.ten; units SETTING/METHOD/SEED; or rounds/SETTING. Default: "
-            "all of budget.order.",
+            help="Entries of budget.order, such as main.ten; units SETTING/METHOD/SEED, with their bases and runs; or "
+            "rounds/SETTING. Default: all of budget.order.",
             metavar="ENTRY",
         ),
     ] = None,
