@@ -71,7 +71,7 @@ class Tried(Frozen):
     methods: tuple[Label, ...] = Field(min_length=1, description="labels")
     seed: Seed = Field(examples=[999], description="tuning seed of these trials only")
     values: dict[str, float] = Field(
-        examples=[{"rho": 0.1}], default={}, description="values of those methods that have them"
+        examples=["{rho: 0.1}"], default={}, description="values of those methods that have them"
     )
     trials: Count = Field(examples=[16], description="trials of each method, in the ranges of its base")
 
@@ -91,7 +91,7 @@ class RoundsRule(Frozen):
     tried: Tried
     otherwise: Otherwise
     chosen: dict[Label, Count | None] = Field(
-        examples=[{"main": 1000}], description="by setting, the result; null: not chosen yet"
+        examples=["{main: 1000}"], description="by setting, the result; null: not chosen yet"
     )
 
     @model_validator(mode="after")
