@@ -171,9 +171,6 @@ class RoundsItem:
     def advance(self, device: torch.device, progress: Progress) -> None:
         """Train the trials of one method."""
         self.rule.missing()[0].advance(device, progress)
-        if self.has_ended:
-            for line in self.rule.lines():
-                progress(line)
 
 
 def work(items: Sequence[Item], device: torch.device, progress: Progress, seconds: float | None = None) -> bool:
