@@ -1,4 +1,4 @@
-"""Convolutions of images of few channels, and of signals, as matrix products.
+"""Convolutions of few channels, such as those of images, as matrix products.
 
 out[b, :, i, j] = W · column(b, i, j),  where a column has the numbers of x that the kernel covers at this position
 """
@@ -19,18 +19,17 @@ channels, and their products with rows of another length."""
 
 
 class Im2col(TorchFunctionMode):
-    """In this context, `conv1d`, and `conv2d` of few channels, is a product of the weights and a matrix of columns.
+    """In this context, `conv2d` of few channels is a product of the weights and a matrix of columns.
 
-    Other operations are unchanged: so are `conv2d` of at least `MULTIPLE` channels, and convolutions in groups, with
-    dilation, or with padding by name.
+    Other operations are unchanged: so are convolutions of at least `MULTIPLE` channels, in groups, and with dilation or
+    padding by name.
     """
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        rewritten = {torch.conv2d: _convolution, torch.conv1d: _convolution_of_signals}.get(func)
-        if rewritten is not None:
-            product = rewritten(*args, **(kwargs or {}))
+        if func is torch.conv2d:
+            product = _convolution(*args, **(kwargs or {}))
             if product is not None:
                 return product
         return func(*args, **(kwargs or {}))
@@ -65,72 +64,6 @@ def _convolution(
     return out if bias is None else out + bias.to(out.dtype)[:, None, None]  # as conv2d under autocast
 
 
-def _convolution_of_signals(
-    input: Tensor,  # noqa: A002 - the name of torch's argument
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Pair = 1,
-    padding: int | Pair | str = 0,
-    dilation: int | Pair = 1,
-    groups: int = 1,
-) -> Tensor | None:
-    """`[B, O, length]` for x `[B, C, T]` and weights `[O, C, k]`; None for other convolutions.
-
-    One product for all signals, because a CPU's library takes longer to start many short products than to compute them.
-    """
-    if groups != 1 or isinstance(padding, str) or _single(dilation) != 1 or input.ndim != 3:
-        return None
-    kind = input.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        input = input.to(torch.get_autocast_dtype(kind))  # noqa: A001 - before it is copied several times
-    columns: Tensor = _ColumnsOfSignals.apply(  # type: ignore[no-untyped-call]
-        input, weight.shape[2], _single(stride), _single(padding)
-    )
-    out = (weight.flatten(1) @ columns.flatten(0, 1).flatten(1)).view(len(weight), len(input), -1).transpose(0, 1)
-    return out if bias is None else out + bias.to(out.dtype)[:, None]
-
-
-class _ColumnsOfSignals(torch.autograd.Function):
-    """The columns `[C, k, B, length]` of all signals `[B, C, T]`; its own gradient, for the reason of `_Columns`.
-
-    Each place of the kernel is one copy, which leaves out the zeros beside the signals.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
-        samples, channels, length = x.shape
-        positions = (length + 2 * padding - kernel) // stride + 1
-        columns = x.new_zeros(channels, kernel, samples, positions)
-        for place in range(kernel):
-            at, inside = _covered(place, length, stride, padding, positions)
-            columns[:, place, :, at] = x[:, :, inside].transpose(0, 1)
-        return columns
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, ctx.kernel, ctx.stride, ctx.padding = inputs
-        ctx.length = x.shape[2]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        channels, kernel, samples, positions = grad.shape
-        x = grad.new_zeros(channels, samples, ctx.length)
-        for place in range(kernel):
-            at, inside = _covered(place, ctx.length, ctx.stride, ctx.padding, positions)
-            x[:, :, inside] += grad[:, place, :, at]
-        return x.transpose(0, 1), None, None, None
-
-
-def _covered(place: int, length: int, stride: int, padding: int, positions: int) -> tuple[slice, slice]:
-    """The positions of the kernel at which one of its places is on the signal, and the numbers that it covers there."""
-    first = max(0, -((place - padding) // stride))
-    last = min(positions - 1, (length - 1 + padding - place) // stride)
-    begin = first * stride + place - padding
-    return slice(first, last + 1), slice(begin, begin + max(0, (last - first) * stride + 1), stride)
-
-
 class _Columns(torch.autograd.Function):
     """The matrices `[B, C·k·l, height·width]` of columns, with zeros below up to a multiple of rows.
 
@@ -158,10 +91,6 @@ class _Columns(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return F.fold(grad[:, : ctx.count], ctx.size, ctx.kernel, stride=ctx.stride), None, None
-
-
-def _single(value: int | Pair) -> int:
-    return value if isinstance(value, int) else value[0]
 
 
 def _pair(value: int | Pair) -> tuple[int, int]:

@@ -18,7 +18,6 @@ CONTENDERS: dict[str, tuple[bool, dict[str, Any]]] = {
     "one by one, values fixed": (False, COHORT | {"values": "fixed"}),
     "in one cohort": (True, COHORT | {"values": "by_row"}),
     "in one cohort, 40 rows": (True, COHORT | {"values": "by_row", "most_rows": 40}),
-    "in one cohort, 40 rows, im2col": (True, COHORT | {"values": "by_row", "most_rows": 40, "convolution": "im2col"}),
 }
 """Whether all trials share a call, and the engine's settings, by name."""
 

@@ -62,53 +62,6 @@ def test_values_and_gradients_of_a_layer(options):
             assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-SIGNALS = {
-    "plain": {},
-    "stride": {"kernel_size": 5, "stride": 2, "padding": 2},
-    "stride beyond the kernel": {"kernel_size": 2, "stride": 3, "padding": 1},
-    "padding beyond the signal": {"kernel_size": 9, "padding": 8},
-    "one channel": {"in_channels": 1},
-    "many channels, without bias": {"in_channels": 16, "bias": False},
-    "dilation": {"dilation": 2},
-    "groups": {"groups": 2},
-    "padding by name": {"padding": "same"},
-}
-
-
-@pytest.mark.parametrize("options", SIGNALS.values(), ids=SIGNALS)
-def test_values_and_gradients_of_a_layer_for_signals(options):
-    stream = torch.Generator().manual_seed(0)
-    with torch.random.fork_rng(devices=[]):
-        layer = nn.Conv1d(**({"in_channels": 4, "out_channels": 6, "kernel_size": 3} | options)).double()
-    x = torch.randn(5, layer.in_channels, 9, generator=stream, dtype=torch.float64)
-    weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
-
-    def loss(weight, x):
-        out = layer._conv_forward(x, weight, bias)
-        return (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)).sum()
-
-    expected, expected_grads = layer(x), grad(loss, argnums=(0, 1))(weight, x)
-    with Im2col():
-        assert torch.allclose(layer(x), expected, rtol=1e-12, atol=1e-12)
-        for one, other in zip(grad(loss, argnums=(0, 1))(weight, x), expected_grads, strict=True):
-            assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
-
-
-def test_signals_of_several_clients_are_one_product():
-    """Each client's weights times one matrix of all of its signals; no convolution, and no client alone."""
-    weights, x = torch.randn(3, 6, 4, 3, generator=torch.Generator().manual_seed(0)), torch.ones(3, 5, 4, 8)
-
-    def loss(weight, x):
-        return F.conv1d(x, weight, padding=1, stride=2).square().sum()
-
-    with torch.profiler.profile() as profile, Im2col(), warnings.catch_warnings():
-        warnings.simplefilter("error")  # vmap warns of operations that it computes one client after the other
-        vmap(grad(loss, argnums=(0, 1)))(weights, x)
-    names = [event.name for event in profile.events()]
-    assert "aten::bmm" in names
-    assert not [name for name in names if "conv" in name or "unfold_backward" in name]
-
-
 def test_weights_of_several_clients_are_one_product():
     """No convolution is left, and no operation of one client alone."""
     weights, x = torch.randn(3, 6, 4, 3, 3, generator=torch.Generator().manual_seed(0)), torch.ones(3, 5, 4, 8, 8)
