@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from analysis.comparison.baselines import load
+from analysis.comparison.flat.regime import Regime
+from analysis.comparison.flat.regime_page import regime_table, regime_words, search_words
 from analysis.comparison.overview import facts
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.pages.part import Part, rewrite
@@ -54,6 +56,13 @@ def stored(grid: str) -> Part:
     return Part(sentences, (), ())
 
 
+def regime(grid: str) -> Part:
+    """Whether runs fit their training data, and whether results follow the training accuracy."""
+    runs = load(grid).runs
+    found = Regime.of(runs)
+    return Part([*regime_words(found), *search_words(runs)], (), [regime_table(found)])
+
+
 def tuning(grid: str) -> Part:
     """The untuned and the tuned leaderboard."""
     gain = _tuning_source(grid).gain()
@@ -88,7 +97,7 @@ def compositions(grid: str) -> Part:
 
 
 PARTS: Mapping[str, Callable[[str], Part]] = {
-    made.__name__: made for made in (stored, tuning, trials, study, compositions)
+    made.__name__: made for made in (stored, regime, tuning, trials, study, compositions)
 }
 
 
