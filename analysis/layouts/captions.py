@@ -29,6 +29,7 @@ from bench.experiments.sections.scale import (
     starts_trained,
     trained_at_smoke_scale,
 )
+from bench.experiments.sections.tuning import judged_images
 from bench.training.code_version import code_fingerprint
 
 _MOST_WORDS = 4
@@ -174,7 +175,7 @@ def tuned_values(experiment: Experiment, methods: Sequence[str]) -> Iterator[str
         names = dict.fromkeys(name for method in searched for name in tuned.ranges[method])
         yield (
             f"Tuned with {tuned.trials} trials for each method and setting: {', '.join(names)}; score: {tuned.score}, "
-            f"on {100 * tuned.validation:g} % of the clients' training images."
+            f"on {judged_images(tuned.validation)}."
         )
     titles = method_titles(experiment, methods)
     if others := [titles[method] for method in methods if method not in tuned.ranges]:

@@ -125,6 +125,9 @@ class Dataset:
     a sample, in units of `scale`; one number of each serves all channels. `test_parts` are the positions of the test
     samples in each of several test subsets, which together are all of them; empty: there is one. `crop`: the side of
     the central square of each image that models see; None: the whole image.
+
+    `validation` are samples on which settings are compared, and that no client trains on; None: the source has none.
+    `true_labels` `[n]` are those of the training samples if some of the labels that are trained differ from them.
     """
 
     name: str
@@ -136,6 +139,8 @@ class Dataset:
     std: tuple[float, ...]
     test_parts: Mapping[str, Labels] = field(default_factory=dict)
     crop: int | None = None
+    validation: Samples | None = None
+    true_labels: Labels | None = None
     _copies: dict[torch.device, tuple["DeviceData", "DeviceData"]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -151,8 +156,13 @@ class Dataset:
         return centre_shape(self.train.images.shape[1:], self.crop)
 
     def content_hash(self) -> str:
-        """SHA-256 over the hashes of both subsets, and of the test subsets, first 16 hex digits."""
+        """SHA-256 over the hashes of both subsets, and of what else there is of test subsets, samples for validation
+        and true labels; first 16 hex digits."""
         parts = [part for name, places in self.test_parts.items() for part in (name, np.ascontiguousarray(places).data)]
+        if self.validation is not None:
+            parts += ["validation", self.validation.content_hash()]
+        if self.true_labels is not None:
+            parts += ["true labels", np.ascontiguousarray(self.true_labels).data]
         return short_hash(f"{self.train.content_hash()}:{self.test.content_hash()}", *parts)
 
     def on(self, device: torch.device) -> tuple["DeviceData", "DeviceData"]:
@@ -168,6 +178,13 @@ class Dataset:
             train, test = (part.on(device, shift, factor, stored, self.crop) for part in (self.train, self.test))
             self._copies[device] = train, test
         return self._copies[device]
+
+    def validation_on(self, device: torch.device) -> "DeviceData | None":
+        """The samples for validation on a device; None if there are none."""
+        if self.validation is None:
+            return None
+        shift, factor = shift_and_factor(self.mean, self.std, self.scale, len(self.image_shape))
+        return self.validation.on(device, shift, factor, crop=self.crop)
 
 
 def _fits(arrays: Iterable[NDArray[Any]], device: torch.device) -> bool:

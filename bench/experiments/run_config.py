@@ -55,6 +55,10 @@ TEST, VALIDATION = "test", "validation"
 """The beginnings of the names of metrics that are measured on test images, and on images that clients hold out."""
 
 
+OWN = "own"
+"""The value of `evaluation.validation` for the samples that the data set has for validation."""
+
+
 def score_column(columns: Container[str], prefix: str = "") -> str:
     """The column with the score of a model, among those that begin with `prefix`: the mean IoU if there is one, else
     the accuracy."""
@@ -191,13 +195,11 @@ class Evaluation(Frozen):
         description="test accuracy, or mean IoU for segmentation, in percent at which a run stops, at the first "
         "evaluation that reaches it; null: none, all rounds are trained",
     )
-    validation: float | None = Field(
+    validation: Annotated[float, Field(gt=0, lt=1)] | Literal["own"] | None = Field(
         default=None,
-        gt=0,
-        lt=1,
         examples=[0.1],
         description="share of its training images that each client holds out: the run is evaluated on them instead of "
-        "the test images; null: none",
+        "the test images; or own, those that the data set has for validation; null: none",
     )
     training_images: Annotated[Images | None, ALL_IS_MOST] = Field(
         default=None,
@@ -258,9 +260,10 @@ class Evaluation(Frozen):
     def require_test(self, what: str) -> None:
         """A `UserError` if runs are not evaluated on the test images, which `what` needs."""
         if self.validation is not None:
+            judged = "images for validation" if self.validation == OWN else "training images that clients hold out"
             raise UserError(
-                f"{what} needs evaluations on test images, but evaluation.validation = {self.validation:g}: the runs "
-                "are evaluated on training images that clients hold out (allowed here: null)"
+                f"{what} needs evaluations on test images, but evaluation.validation = {self.validation}: the runs "
+                f"are evaluated on {judged} (allowed here: null)"
             )
 
     def stops_at(self, score: float) -> bool:
@@ -315,9 +318,16 @@ class RunConfig(Frozen):
         self.participation.check(self.partition.clients, self.training.rounds)
         if (beyond := max(self.rounds_of_local_models, default=0)) > self.training.rounds:
             raise UserError(f"evaluation.local_models: round {beyond}, but training has {self.training.rounds} rounds")
-        if self.evaluation.validation is not None and self.partition.repeats_images:
+        validation = self.evaluation.validation
+        if validation == OWN and not self.dataset.has_validation:
             raise UserError(
-                f"evaluation.validation = {self.evaluation.validation:g}, but clients of the partition "
+                f"evaluation.validation = {OWN}, but the data set {self.dataset.label} has no images for validation "
+                "(allowed: a share such as 0.2, null, or a data set with such images, such as {name: mnist1d, "
+                "signals: 1000})"
+            )
+        if validation not in (None, OWN) and self.partition.repeats_images:
+            raise UserError(
+                f"evaluation.validation = {validation}, but clients of the partition "
                 f"{self.partition.label} may share images, so that others would train on those that one holds out "
                 "(allowed: null, or a partition without shared images)"
             )

@@ -60,8 +60,9 @@ def metrics_columns(subset: str) -> tuple[str, ...]:
 
 
 def evaluated_subset(metrics: pd.DataFrame) -> str:
-    """The subset on which the runs of a table of metrics were evaluated: test, or validation."""
-    return VALIDATION if f"{VALIDATION}_accuracy" in metrics else TEST
+    """The subset by which the runs of a table of metrics were judged: test, or validation without test."""
+    has_test = f"{TEST}_accuracy" in metrics
+    return VALIDATION if f"{VALIDATION}_accuracy" in metrics and not has_test else TEST
 
 
 class _Code(BaseModel):

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients, counted
 from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import AMOUNTS, RunConfig, not_in_keys
+from bench.experiments.run_config import AMOUNTS, OWN, VALIDATION, RunConfig, not_in_keys
 from bench.input.content import ShortHash
 from bench.input.errors import UserError
 from bench.models import build_model
@@ -69,7 +69,8 @@ class RunSetup:
     """Everything that training and analyses of a run need on a device.
 
     `drawn`: the indices of each client's training images; `split`: those of them that it trains on, without the
-    `held_out` ones; None: no client holds out images. `model_hash`: see the function.
+    `held_out` ones; None: no client holds out images. `validation`: the data set's own samples for validation, if it
+    has any. `model_hash`: see the function.
     """
 
     config: RunConfig
@@ -79,6 +80,7 @@ class RunSetup:
     held_out: Indices | None
     train: DeviceData
     test: DeviceData
+    validation: DeviceData | None
     objective: Objective
     federation: Federation
     model_hash: str | None
@@ -100,6 +102,7 @@ class RunSetup:
         drawn = split_of(config.partition, dataset, config.seed) if split is None else split
         split, held_out = trained_and_held_out(config, drawn)
         train, test = dataset.on(device)
+        validation = dataset.validation_on(device)
         settings = config.training
         precision = precision or settings.precision or "fp32"
         prepare_precision(precision, device)
@@ -113,7 +116,7 @@ class RunSetup:
         federation = Federation(
             method, objective, train, batch_sampler, sizes, settings, config.seed, augment, settings.rounds
         )
-        return cls(config, dataset, drawn, split, held_out, train, test, objective, federation, initial)
+        return cls(config, dataset, drawn, split, held_out, train, test, validation, objective, federation, initial)
 
     def changed_model(self, recorded: str | None) -> str | None:
         """The model in words if its initial weights do not have this hash; None if they have, or none was recorded."""
@@ -164,7 +167,9 @@ class RunSetup:
         subsets, that of each of them are further scores.
 
         If clients hold out images, on the images that are trained instead of all training images, and on all held-out
-        images instead of the test images.
+        images instead of the test images. With `evaluation.validation: own`, on the data set's images for validation
+        instead of the test images; without it on both, if the data set has them. If some training labels are wrong, the
+        scores on the true ones have names that begin with `train_true`.
         """
         self.federation.evaluate_with(state)
         row = self.evaluate_model(self.federation.evaluated(state))
@@ -189,7 +194,13 @@ class RunSetup:
         return [f"{subset}_{name}" for subset, own in names.items() for name in own]
 
     def _subsets(self) -> dict[str, Mapping[str, Batches]]:
-        return {"train": {"": self._trained()}, self.config.evaluation.subset: self._judged()}
+        subsets: dict[str, Mapping[str, Batches]] = {"train": {"": self._trained()}}
+        if self.dataset.true_labels is not None:
+            subsets["train_true"] = {"": self._with_true_labels()}
+        subsets[self.config.evaluation.subset] = self._judged()
+        if self.validation is not None:
+            subsets.setdefault(VALIDATION, {"": self.batches(self.validation)})
+        return subsets
 
     def _scores(self, w: Tensor, parts: Mapping[str, Batches]) -> dict[str, float]:
         """Scores by name: loss and accuracy; for segmentation also the mean IoU of all images, and of each subset."""
@@ -215,9 +226,19 @@ class RunSetup:
             index = indices if index is None else indices[index]
         return self.batches(self.train, index)
 
+    def _with_true_labels(self) -> Batches:
+        """The same training images with their true labels."""
+        trained = self._trained()
+        labels = torch.from_numpy(self.dataset.true_labels).to(self.objective.device)
+        return replace(trained, data=replace(trained.data, labels=labels))
+
     def _judged(self) -> dict[str, Batches]:
-        """The test images in batches, by the name of their subset; or all images that clients hold out."""
+        """The test images in batches, by the name of their subset; or all images that clients hold out, or the data
+        set's own ones for validation."""
         device = self.objective.device
+        if self.config.evaluation.validation == OWN:
+            assert self.validation is not None
+            return {"": self.batches(self.validation)}
         if self.held_out is not None:
             return {"": self.batches(self.train, torch.from_numpy(self.held_out).to(device))}
         parts = self.dataset.test_parts
@@ -250,7 +271,7 @@ def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indic
 def trained_and_held_out(config: RunConfig, drawn: list[Indices]) -> tuple[list[Indices], Indices | None]:
     """The indices that each client trains on, of those `drawn` for it, and the ones that all clients hold out."""
     share = config.evaluation.validation
-    return (drawn, None) if share is None else hold_out(drawn, share, config.seed)
+    return (drawn, None) if share is None or share == OWN else hold_out(drawn, share, config.seed)
 
 
 def check_augmentation(config: RunConfig, dataset: str, input_shape: Sequence[int]) -> None:

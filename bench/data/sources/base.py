@@ -98,6 +98,11 @@ class Source(Frozen):
         """By which models are judged: miou (mean IoU) for labels of pixels, else accuracy."""
         return "miou" if self.label_maps else "accuracy"
 
+    @property
+    def has_validation(self) -> bool:
+        """Whether it has samples for validation only, which no client trains on."""
+        return False
+
     own: ClassVar[bool] = False
     """Whether the files are user-defined, or have no checksums, so that they can change under the same name."""
 

@@ -4,17 +4,24 @@ import functools
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from bench.data.cache import Cached, cached
-from bench.data.dataset import Dataset, Samples, Subset
+from bench.data.dataset import Dataset, Labels, Samples, Subset
 from bench.data.sources.base import Facts, Source, cache_place
+from bench.input.bounds import Seed
 from bench.input.content import short_hash
 from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
+
+MOST_SIGNALS = 3000
+"""The largest number of training signals of `signals`: at least 1,000 of the 4,000 remain for validation and test."""
 
 
 class Mnist1D(Source):
@@ -22,14 +29,58 @@ class Mnist1D(Source):
 
     The package `mnist1d` generates them from its own templates with its default arguments, seed 42, in two seconds.
     They are stored in the cache as float32, and no pickle is read or written.
+
+    With `signals`, a fixed draw of as many of each class is trained. Of the others, half are for validation, and the
+    other half extends the test signals. With `noise`, some training labels are those of other classes.
     """
 
     name: Literal["mnist1d"] = "mnist1d"
+    signals: int | None = Field(
+        default=None,
+        ge=10,
+        le=MOST_SIGNALS,
+        multiple_of=10,
+        examples=[1000],
+        description="training signals, equally many of each class: a fixed draw; half of the others of the 4,000 are "
+        "for validation, and half are added to the test signals; null: all, and no validation",
+    )
+    noise: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        examples=[0.2],
+        description="probability with which a training label is replaced by one of another class; null: none",
+    )
+    noise_seed: Seed | None = Field(
+        default=None, examples=[0], description="seed of the replaced labels; null: 0 with noise"
+    )
 
     facts: ClassVar[Facts] = Facts(4000, 1000, 10, (1, 40), number_bytes=4)
     version: ClassVar[int] = 1
     content: ClassVar[str] = "adfb238492514926"
     """The hash of the signals that mnist1d 0.0.2.post1 generates."""
+
+    @model_validator(mode="after")
+    def _seed_of_noise(self) -> "Mnist1D":
+        if self.noise_seed is not None and self.noise is None:
+            raise UserError(f"noise_seed = {self.noise_seed} without noise (allowed: null, or both)")
+        return self
+
+    @property
+    def label(self) -> str:
+        """For example mnist1d, mnist1d-1000 or mnist1d-1000-noise-0.2."""
+        signals = "" if self.signals is None else f"-{self.signals}"
+        seed = f"-{self.noise_seed}" if self.noise_seed else ""
+        return f"{self.name}{signals}" + ("" if self.noise is None else f"-noise-{self.noise:g}{seed}")
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether some signals are for validation only."""
+        return self.signals is not None
+
+    def decoded_as(self, root: Path) -> str:
+        """All share the generated signals."""
+        return self.name
 
     @classmethod
     def overview(cls, root: Path) -> tuple[str, ...]:
@@ -43,8 +94,19 @@ class Mnist1D(Source):
 
     def load(self, root: Path) -> Dataset:
         """The signals as generated: their mean is 0 and their deviation 1 over all values."""
-        train, test = self._part("train", root), self._part("test", root)
-        return Dataset(self.label, train.samples, test.samples, self.facts.classes, train.scale, train.mean, train.std)
+        generated = self._part("train", root)
+        train, test, validation = generated.samples, self._part("test", root).samples, None
+        if self.signals is not None:
+            trained, judging, further = divided(train.labels, self.signals)
+            validation, test = train[judging], _joined(train[further], test)
+            train = train[trained]
+        true_labels = None
+        if self.noise is not None:
+            true_labels = train.labels
+            given = with_noise(true_labels, self.noise, self.noise_seed or 0, self.facts.classes)
+            train = replace(train, labels=given, stored_hash=None)
+        of_values = (self.facts.classes, generated.scale, generated.mean, generated.std)
+        return Dataset(self.label, train, test, *of_values, validation=validation, true_labels=true_labels)
 
     def _part(self, subset: Subset, root: Path) -> Cached:
         key = {"source": self.name, "version": self.version}
@@ -58,6 +120,42 @@ class Mnist1D(Source):
         if found != self.content:
             raise UserError(f"mnist1d: the installed package generates other signals ({found}, not {self.content})")
         return parts
+
+
+def divided(labels: Labels, signals: int) -> tuple[Labels, Labels, Labels]:
+    """The sorted positions of `signals` labels that are trained, of those for validation, and of those for the test.
+
+    Equally many of each class are trained. Validation gets half of the others, class by class as far as possible.
+    """
+    trained, judging, further = list[Labels](), list[Labels](), list[Labels]()
+    classes = np.unique(labels)
+    others, judged = 0, 0
+    for label in classes:
+        drawn = numpy_stream(0, "mnist1d signals", int(label)).permutation(np.flatnonzero(labels == label))
+        own, rest = np.split(drawn, [signals // len(classes)])
+        others += len(rest)
+        count = others // 2 - judged  # of all classes so far, half
+        judged += count
+        trained.append(own)
+        judging.append(rest[:count])
+        further.append(rest[count:])
+    first, second, third = (np.sort(np.concatenate(parts)) for parts in (trained, judging, further))
+    return first, second, third
+
+
+def with_noise(labels: Labels, noise: float, seed: int, classes: int) -> Labels:
+    """The labels, each replaced with the probability `noise` by one of the other classes."""
+    stream = numpy_stream(seed, "mnist1d noise")
+    is_replaced = stream.random(len(labels)) < noise
+    shifts = stream.integers(1, classes, len(labels))
+    return np.where(is_replaced, (labels + shifts) % classes, labels)
+
+
+def _joined(first: Samples, second: Samples) -> Samples:
+    """The samples of both, without names and groups."""
+    pairs = ((first.images, second.images), (first.labels, second.labels))
+    images, labels = (np.concatenate(pair) for pair in pairs)
+    return Samples(images, labels)
 
 
 def _samples(suffix: str) -> Samples:

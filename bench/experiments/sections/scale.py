@@ -30,6 +30,10 @@ RATE = 0.1
 learn in `ROUNDS` rounds."""
 
 
+HELD_OUT = 0.2
+"""Share that clients hold out where the data set has its own images for validation: the digits have none."""
+
+
 def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration with scikit-learn's digits and a small network; other values stay where possible.
 
@@ -62,7 +66,7 @@ def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
         },
         "evaluation": {
             "every": 1,
-            "validation": evaluation["validation"],
+            "validation": HELD_OUT if evaluation["validation"] == "own" else evaluation["validation"],
             "snapshot_every": evaluation["snapshot_every"] and max(1, training["rounds"] // 4),
             "local_models": evaluation["local_models"] and "last",
         },

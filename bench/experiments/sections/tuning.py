@@ -1,6 +1,6 @@
 """The sections of an experiment about tuning: search ranges, how `fedflat tune` searches, and what it has searched."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
 
@@ -71,13 +71,27 @@ class Tuned(Frozen):
     experiment: str = Field(description="the experiment that was tuned")
     trials: int = Field(ge=1, description="configurations of each method in each setting")
     seed: Seed = Field(examples=[0], description="seed of partitions, initial models and search")
-    validation: float = Field(gt=0, lt=1, description="share of the training images that clients held out")
+    validation: Annotated[float, Field(gt=0, lt=1)] | Literal["own"] = Field(
+        description="share of the training images that clients held out; or own, the data set's images for validation"
+    )
     score: str = Field(description="how a trial is scored")
     rungs: tuple[float, ...] = Field(description="shares of the rounds after which the better half went on")
     ranges: dict[str, dict[str, SearchRange]] = Field(description="by label and name, the ranges")
+    protocol: str | None = Field(
+        default=None, description="written by fedflat search: the hash of the protocol, which all its seeds have"
+    )
     set: dict[str, Any] = Field(default={}, description="values of the experiment that --set replaced for the trials")
     untuned: dict[str, dict[str, str]] = Field(
         default={}, description="by label and setting, why a method keeps the experiment's values there"
+    )
+
+
+def judged_images(validation: float | str) -> str:
+    """The images on which trials were scored, in words."""
+    return (
+        "the data set's images for validation"
+        if isinstance(validation, str)
+        else f"{100 * validation:g} % of the clients' training images"
     )
 
 

@@ -74,3 +74,50 @@ def test_augmentations_of_images_are_refused(root, monkeypatch):
     )
     with pytest.raises(UserError, match=r"augmentation flip needs images, .*mnist1d has the shape \(1, 40\)"):
         RunSetup.build(config, torch.device("cpu"))
+
+
+def test_signals_are_a_fixed_draw_by_class_and_no_signal_is_in_two_subsets(root):
+    data, whole = (parse_source({"name": "mnist1d", **options}).load(root) for options in ({"signals": 1000}, {}))
+    assert (len(data.train), len(data.validation), len(data.test)) == (1000, 1500, 2500)
+    assert np.bincount(data.train.labels).tolist() == [100] * 10
+    halves = [np.bincount(part.labels, minlength=10) for part in (data.validation, data.test[:1500])]
+    assert np.abs(halves[0] - halves[1]).max() <= 1
+    parts = [part.images.reshape(-1, 40) for part in (data.train, data.validation, data.test)]
+    every = np.concatenate([whole.train.images, whole.test.images]).reshape(-1, 40)
+    assert np.array_equal(np.unique(np.concatenate(parts), axis=0), np.unique(every, axis=0))
+    assert data.content_hash() == "d15043606274b7ac"
+    assert (data.mean, data.std, data.scale) == (whole.mean, whole.std, whole.scale)
+
+
+def test_noise_changes_the_stated_share_of_training_labels_only(root):
+    clean, noisy, other = (
+        parse_source({"name": "mnist1d", "signals": 1000, **options}).load(root)
+        for options in ({}, {"noise": 0.2}, {"noise": 0.2, "noise_seed": 1})
+    )
+    assert np.array_equal(noisy.true_labels, clean.train.labels)
+    wrong = noisy.train.labels != noisy.true_labels
+    assert 0.17 < wrong.mean() < 0.23
+    assert set((noisy.train.labels - noisy.true_labels)[wrong] % 10) == set(range(1, 10)), "each other class"
+    assert not np.array_equal(other.train.labels, noisy.train.labels)
+    for subset in ("validation", "test"):
+        assert getattr(noisy, subset).content_hash() == getattr(clean, subset).content_hash()
+    assert len({data.content_hash() for data in (clean, noisy, other)}) == 3
+    assert len({data.name for data in (clean, noisy, other)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"signals": 995}, "signals = 995"),
+        ({"signals": 4000}, "signals = 4000"),
+        ({"noise": 1}, "noise = 1"),
+        ({"noise_seed": 1}, "noise_seed = 1 without noise"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        parse_source({"name": "mnist1d", **options})
+
+
+def test_the_identity_of_all_signals_has_no_new_keys():
+    assert parse_source("mnist1d").model_dump(exclude_none=True) == {"name": "mnist1d"}
