@@ -157,7 +157,7 @@ def _with_old(new: pd.DataFrame, file: Path, keys: Sequence[str]) -> pd.DataFram
 def _ordered(runs: pd.DataFrame) -> list[str]:
     """The columns of `run_table`, with the targets that these runs have."""
     targets = [float(column.removeprefix(ROUNDS_TO)) for column in map(str, runs) if column.startswith(ROUNDS_TO)]
-    return run_columns(targets)
+    return run_columns(targets, of_fitting="fit_round" in runs)
 
 
 def _rounded(table: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:

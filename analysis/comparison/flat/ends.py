@@ -9,11 +9,13 @@ import pandas as pd
 
 from analysis.comparison.flat.regime import SETTING
 from analysis.comparison.tuning.search_budgets import RANGES, budget_of
+from bench.tuning.protocol.schema import Protocol
 
 NEAR = 0.05
 """Values within this share of a range from its end count as being at it."""
 
 LOW, INSIDE, HIGH = "low", "", "high"
+BASE, LAST = "base", "last"
 
 
 def share(value: float, low: float, high: float, *, log: bool = False) -> float:
@@ -49,3 +51,49 @@ def _of_cell(row: Mapping[Any, Any]) -> Iterator[dict[str, Any]]:
         if "values" not in one and values.get(name) is not None:
             end = end_of(values[name], one["low"], one["high"], log=one.get("log", False))
             yield {"name": name, "value": values[name], "end": end}
+
+
+def ends_reached(won: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
+    """One row per winner of a search by a protocol and value with a range, as `winners` has them.
+
+    `start_end`: at which end of the first range its value is, or beyond; `is_wider`: whether the range has widened;
+    `end`: at which end of the last range it is; `at_bound`: whether that end is the bound.
+    """
+    rows = []
+    for row in won.to_dict("records"):
+        ranges = protocol.ranges_of(protocol.base_of(row["method"]))
+        values, ends = json.loads(row["values"]), json.loads(row["ends"])
+        for place, (low, high) in ends.items():
+            name, value = place.rpartition(".")[2], values[place]
+            one = ranges[name]
+            first = (float(one.low or 0), float(one.high or 0))
+            end = end_of(value, low, high, log=one.log)
+            rows.append(
+                {
+                    **{key: row[key] for key in (*SETTING, "method", "tuning_seed")},
+                    "name": name,
+                    "value": value,
+                    "start_end": end_of(value, *first, log=one.log),
+                    "is_wider": (low, high) != first,
+                    "end": end,
+                    "at_bound": (end == LOW and low <= one.bound[0]) or (end == HIGH and high >= one.bound[1]),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def points_chosen(won: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
+    """One row per winner of a method with points: the `point` that its own value has, and where it is among them.
+
+    `where`: 'base' at the first point, where the method is its base; 'last' at the last point or beyond; else ''.
+    """
+    rows = []
+    for row in won[won["method"].isin(protocol.methods)].to_dict("records"):
+        swept = protocol.methods[row["method"]]
+        values = json.loads(row["values"])
+        point = next(value for place, value in values.items() if place.rpartition(".")[2] == swept.value)
+        is_last = point == swept.values[-1] or (swept.has_scale and point > swept.values[-1])
+        where = BASE if point == swept.values[0] else LAST if is_last else INSIDE
+        keys = {key: row[key] for key in (*SETTING, "method", "tuning_seed")}
+        rows.append({**keys, "name": swept.value, "point": point, "where": where})
+    return pd.DataFrame(rows)

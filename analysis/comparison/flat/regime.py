@@ -10,22 +10,12 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
+from analysis.measures.fitting import is_fitted
 from bench.experiments.address import IDS
 
 SETTING = IDS[:3]
-FITTED = 99.0
-"""Training accuracy in percent from which a cell counts as fitted; a mean of evaluations may be off by rounding."""
-
 NEARLY = 90.0
-"""A lower bound for comparison, as in `fedflat study`."""
-
-ROUNDING = 1e-9
-"""Means of evaluations may be below their bound by this much."""
-
-
-def is_fitted(train_accuracy: pd.Series, least: float = FITTED) -> pd.Series:
-    """Which runs or means have at least this training accuracy in percent; a run without one has not."""
-    return train_accuracy >= least - ROUNDING
+"""A training accuracy for comparison with `FITTED`: the one of `fedflat study`."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analysis.comparison.flat.ends import NEAR, searched_values
-from analysis.comparison.flat.regime import FITTED, NEARLY, SETTING, Regime
+from analysis.comparison.flat.regime import NEARLY, SETTING, Regime
 from analysis.comparison.pages.table import ReportTable, number
 from analysis.comparison.run_table import TUNED
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
+from analysis.measures.fitting import FITTED
 from bench.experiments.address import Setting
 
 
