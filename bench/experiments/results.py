@@ -4,6 +4,8 @@
     runs/EXPERIMENT/CELL/seed-N/                           one run directory
     tuning/EXPERIMENT/CELL/trials.csv                      trials of a cell
     tuning/EXPERIMENT/tuned.yaml                           the experiment with the values of the best trials
+    search/GRID/EXPERIMENT/CELL/tuning-N/trials.csv        trials of a method by a grid's protocol, with a tuning seed
+    search/GRID/NAME.yaml                                  an experiment with the values of their best trials
     compare/GRID/LABEL.yaml                                the experiment of a method that is compared with baselines
     analysis/EXPERIMENT/CELL/NAME.csv                      one analysis of all seeds of a cell
     partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     the split of a run, drawn without training
@@ -100,6 +102,14 @@ class ResultPaths:
     def tuned(self, experiment: str) -> Path:
         """The experiment's file with tuned values."""
         return self.root / "tuning" / experiment / "tuned.yaml"
+
+    def search(self, grid: str) -> Path:
+        """The folder of the searches by a grid's protocol."""
+        return self.root / "search" / grid
+
+    def searched(self, grid: str, experiment: str, cell: str, name: str) -> Path:
+        """The folder of the trials of a cell; `name`: tuning-N with the tuning seed."""
+        return self.search(grid) / experiment / cell / name
 
     def compared(self, grid: str, label: str) -> Path:
         """The experiment's file of a method that is compared with the baselines of a grid."""

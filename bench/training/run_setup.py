@@ -271,7 +271,7 @@ def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indic
 def trained_and_held_out(config: RunConfig, drawn: list[Indices]) -> tuple[list[Indices], Indices | None]:
     """The indices that each client trains on, of those `drawn` for it, and the ones that all clients hold out."""
     share = config.evaluation.validation
-    return (drawn, None) if share is None or share == OWN else hold_out(drawn, share, config.seed)
+    return hold_out(drawn, share, config.seed) if isinstance(share, float) else (drawn, None)
 
 
 def check_augmentation(config: RunConfig, dataset: str, input_shape: Sequence[int]) -> None:

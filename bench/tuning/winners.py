@@ -30,7 +30,7 @@ def write_winners(
 
     `source`: the name or file of the tuned experiment; `replaced`: its values that the command line has replaced.
     """
-    content = _content(experiment, _extended(source, out), replaced, searches)
+    content = _content(experiment, extended(source, out), replaced, searches)
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118, allow_unicode=True)
     head = "# The values with the best validation accuracy for each method and setting. Written by fedflat tune.\n"
     write_text(out, head + text)
@@ -47,7 +47,7 @@ def require_winners(searches: Iterable[CellSearch]) -> None:
         raise UserError(f"all trials failed in {'; in '.join(texts)}")
 
 
-def _extended(source: str, out: Path) -> str:
+def extended(source: str, out: Path) -> str:
     """The tuned experiment as the file names it: by its name, or by the path from the folder of the file."""
     return source if source in experiment_names() else os.path.relpath(Path(source).absolute(), out.parent.absolute())
 

@@ -33,7 +33,7 @@ app = typer.Typer(
     help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
 )
 for subcommand in (
-    training.run, tuning.tune, tuning.tuning_report,
+    training.run, tuning.tune, tuning.search, tuning.tuning_report,
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.study,
     rendering.layouts,

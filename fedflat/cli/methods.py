@@ -107,15 +107,19 @@ def check_method(
     require(reports)
 
 
-def schema() -> None:
+def schema(
+    search: Annotated[bool, typer.Option("--search", help="That of search.yaml, the protocol of a search.")] = False,
+) -> None:
     """Print the JSON schema of experiment files.
 
     Editors check experiment files with it and complete their keys.
 
     \b
-    Example:
+    Examples:
       fedflat schema > experiment.schema.json
+      fedflat schema --search > search.schema.json
     """
     from bench.experiments.experiment import experiment_schema
+    from bench.tuning.protocol.schema import protocol_schema
 
-    typer.echo(json.dumps(experiment_schema(), indent=1))
+    typer.echo(json.dumps(protocol_schema() if search else experiment_schema(), indent=1))

@@ -1,4 +1,4 @@
-"""The commands `fedflat tune`, which tunes values of methods, and `fedflat tuning-report`."""
+"""The commands `fedflat tune` and `fedflat search`, which tune values of methods, and `fedflat tuning-report`."""
 
 import time
 from pathlib import Path
@@ -108,6 +108,65 @@ def tune(
         replaced = {key: value for key, value in overrides.items() if key not in ("chosen", "tuning.trials")}
         write_winners(loaded, experiment, replaced, list(searches.values()), file)
         typer.echo(f"written to {file}")
+    typer.echo(resources_used(started))
+
+
+def search(
+    grid: Annotated[
+        str, typer.Argument(help="The name of an experiment with a search.yaml, or such a file.", metavar="GRID")
+    ],
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Entries of budget.order, such as main.ten; units SETTING/METHOD/SEED; or rounds/SETTING. Default: "
+            "all of budget.order.",
+            metavar="ENTRY",
+        ),
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Only print what is done, the hours spent, and the hours to come.")
+    ] = False,
+    hours: Annotated[
+        float | None,
+        typer.Option(help="Stop before the first batch of trials that would begin later.", min=0, metavar="HOURS"),
+    ] = None,
+    results: Results = Path("results"),
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Search the values of a grid's methods by its protocol.
+
+    Each base is searched, and its methods sweep their own values at the base's best trials; then the winning values are
+    trained with further seeds. Several processes may work at the same time: they share the work. A killed command goes
+    on where it was, to the same numbers; trials that are finished are not trained again.
+
+    \b
+    Examples:
+      fedflat search flat1d rounds
+      fedflat search flat1d main/feddyn/1000 main/fedspeed/1000
+      fedflat search flat1d --hours 8
+      fedflat search flat1d --status
+    """
+    started = time.perf_counter()
+    keep_freed_memory()
+    from bench.host.torch_device import prepare_device
+    from bench.tuning.protocol.queue import Queue, work
+    from bench.tuning.protocol.reading import Grid
+    from bench.tuning.protocol.status import Status
+    from bench.tuning.protocol.units import Units
+
+    queue = Queue(Units(Grid.read(grid), results))
+    if status:
+        for line in Status(queue).lines():
+            typer.echo(line)
+        return
+    items = queue.named(what) if what else [item for found in queue.entries.values() for item in found]
+    torch_device = prepare_device(device, threads or 1, typer.echo)
+    has_ended = work(items, torch_device, typer.echo, None if hours is None else hours * 3600)
+    left = [item.name for item in items if not item.has_ended]
+    if left:
+        why = "needs what is not searched or not chosen yet" if has_ended else "the time is over"
+        typer.echo(f"{len(left)} of {len(items)} left ({why}), the first is {left[0]}")
     typer.echo(resources_used(started))
 
 

@@ -153,9 +153,8 @@ def with_noise(labels: Labels, noise: float, seed: int, classes: int) -> Labels:
 
 def _joined(first: Samples, second: Samples) -> Samples:
     """The samples of both, without names and groups."""
-    pairs = ((first.images, second.images), (first.labels, second.labels))
-    images, labels = (np.concatenate(pair) for pair in pairs)
-    return Samples(images, labels)
+    images = np.concatenate([first.images, second.images]).astype(np.float32, copy=False)
+    return Samples(images, np.concatenate([first.labels, second.labels]))
 
 
 def _samples(suffix: str) -> Samples:

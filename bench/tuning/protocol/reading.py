@@ -28,17 +28,17 @@ def protocol_file(name: str) -> Path:
 
 
 class Grid:
-    """A protocol with its experiments. `overrides` are values of these experiments, such as fewer rounds in tests."""
+    """A protocol with its experiments. `folder`: that of the protocol's file, from which it names files."""
 
-    def __init__(self, protocol: Protocol, overrides: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, protocol: Protocol, folder: Path = Path()) -> None:
         self.protocol = protocol
-        self.overrides = dict(overrides or {})
+        self.folder = folder
 
     @classmethod
-    def read(cls, name: str, overrides: Mapping[str, Any] | None = None) -> "Grid":
+    def read(cls, name: str) -> "Grid":
         """The grid with this name, or with this file; a `UserError` names what is wrong."""
         file = Path(name) if name.endswith((".yaml", ".yml")) else protocol_file(name)
-        grid = cls(Protocol.parse(read_yaml(file), str(file)), overrides)
+        grid = cls(Protocol.parse(read_yaml(file), str(file)), file.parent)
         try:
             grid.check()
         except UserError as error:
@@ -48,11 +48,16 @@ class Grid:
     @cached_property
     def experiments(self) -> dict[str, Experiment]:
         """By setting."""
-        return {setting: self.experiment(name) for setting, name in self.protocol.settings.items()}
+        return {setting: load_experiment(self.source(name)) for setting, name in self.protocol.settings.items()}
 
-    def experiment(self, name: str) -> Experiment:
-        """One of the experiments, with the overrides."""
-        return load_experiment(name, self.overrides)
+    def source(self, name: str) -> str:
+        """An experiment by its name, or by the path of its file, as commands take it."""
+        return str(self.folder / name) if name.endswith((".yaml", ".yml")) else name
+
+    @property
+    def main(self) -> str:
+        """The first setting."""
+        return next(iter(self.protocol.settings))
 
     def cell(self, setting: str, label: str) -> Cell:
         """The cell of a method in a setting."""
@@ -62,14 +67,14 @@ class Grid:
 
     def places(self, label: str) -> dict[str, str]:
         """The places of a method's values by their names."""
-        entry = self.experiments[next(iter(self.protocol.settings))].methods[label]
+        entry = self.experiments[self.main].methods[label]
         places = places_of(entry.choice(label).recipe, has_swa=False)
         return {**places, "swa": "hyperparameters.swa"}
 
     def ranges(self, label: str) -> dict[str, Any]:
         """The ranges of a base by place; a server without a rate has none of it."""
         places, found = self.places(label), self.protocol.ranges_of(label)
-        method = self.cell(next(iter(self.protocol.settings)), label).runs[0].method
+        method = self.cell(self.main, label).runs[0].method
         ranges = {places[name]: one for name, one in found.items()}
         if method.built.server.needs_unit_server_lr():
             ranges.pop(SERVER_LR, None)
@@ -95,13 +100,13 @@ class Grid:
             _check_neutral(label, self._recipe(label), swept.value, swept.values[0])
 
     def _recipe(self, label: str) -> Recipe:
-        return self.experiments[next(iter(self.protocol.settings))].methods[label].choice(label).recipe
+        return self.experiments[self.main].methods[label].choice(label).recipe
 
     def _check_rounds(self, setting: str, experiment: Experiment) -> None:
-        chosen = self.protocol.rounds.chosen[self.protocol.settings[setting]]
-        if chosen is not None and "training.rounds" not in self.overrides and experiment.training.rounds != chosen:
+        chosen = self.protocol.rounds.chosen[setting]
+        if chosen is not None and experiment.training.rounds != chosen:
             raise UserError(
-                f"rounds.chosen.{experiment.name} = {chosen}, but the experiment has training.rounds = "
+                f"rounds.chosen.{setting} = {chosen}, but experiment {experiment.name} has training.rounds = "
                 f"{experiment.training.rounds} (allowed: the same)"
             )
 

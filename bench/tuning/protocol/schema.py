@@ -84,7 +84,7 @@ class RoundsRule(Frozen):
     candidates: tuple[Count, ...] = Field(min_length=1, description="rounds, increasing")
     tried: Tried
     otherwise: Otherwise
-    chosen: dict[str, Count | None] = Field(description="by experiment, the result; null: not chosen yet")
+    chosen: dict[Label, Count | None] = Field(description="by setting, the result; null: not chosen yet")
 
     @model_validator(mode="after")
     def _increasing(self) -> "RoundsRule":
@@ -240,10 +240,8 @@ class Protocol(Frozen):
             raise UserError(f"seed {min(double)} is a tuning seed and a training seed (allowed: seeds of one kind)")
         if self.rounds.tried.seed in self.tuning_seeds:
             raise UserError(f"rounds.tried.seed = {self.rounds.tried.seed} is a tuning seed (allowed: another one)")
-        if set(self.rounds.chosen) != set(self.settings.values()):
-            raise UserError(
-                f"rounds.chosen has {', '.join(self.rounds.chosen)} (allowed: {', '.join(self.settings.values())})"
-            )
+        if set(self.rounds.chosen) != set(self.settings):
+            raise UserError(f"rounds.chosen has {', '.join(self.rounds.chosen)} (allowed: {', '.join(self.settings)})")
         if self.widen.times * self.widen.trials != self.trials.widen:
             raise UserError(
                 f"trials.widen = {self.trials.widen}, but widen.times = {self.widen.times} and widen.trials = "
@@ -313,6 +311,11 @@ class Protocol(Frozen):
     def identity(self) -> str:
         """Hash of what the searches of all methods have in common, as far as it changes their trials."""
         return short_hash(json.dumps(self.model_dump(mode="json", include=IN_COMMON), sort_keys=True))
+
+
+def protocol_schema() -> dict[str, Any]:
+    """The JSON schema of search.yaml, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Protocol.model_json_schema()}
 
 
 def _distinct(name: str, seeds: tuple[int, ...]) -> None:

@@ -14,9 +14,11 @@ from bench.experiments.run_config import Evaluation, Training
 from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides
 from bench.models import MODELS
 from bench.models.user_model import UserModel
+from bench.tuning.protocol import schema as protocols
 from tests.documents import PAGES
 
 KEYS = PAGES["docs/experiments/keys.md"].text
+OF_PROTOCOLS = [value for value in vars(protocols).values() if isinstance(value, type) and issubclass(value, BaseModel)]
 FILLED_IN = {"hash", "code", "path_hash"}
 """Keys of a run's configuration that FedFlat adds; users do not give them."""
 
@@ -43,6 +45,7 @@ DOCUMENTED: list[tuple[type[BaseModel], str]] = [
     (PartitionOverrides, section("### methods")),
     (ExperimentPart, section("### parts")),
     (EngineSettings, page("running")),
+    *((model, page("tuning")) for model in OF_PROTOCOLS),
     *((source, page("experiments/data_sets")) for source in SOURCES.values()),
     *((partition, page("experiments/partitions")) for partition in PARTITIONS.values()),
     *((model, page("experiments/models")) for model in [*MODELS.values(), UserModel]),

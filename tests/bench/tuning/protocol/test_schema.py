@@ -42,7 +42,7 @@ def test_every_method_has_as_many_trials_and_every_pair_is_a_method_and_its_base
 def test_what_is_in_the_hash_changes_trials_and_what_is_not_changes_none(grid: Grid) -> None:
     for path, value in (("trials/base", 17), ("ranges/lr/high", 1.5), ("fitted/least", 98.0), ("refine/share", 0.2)):
         assert Protocol.parse(changed(path, value)).identity != grid.protocol.identity, path
-    for path, value in (("budget/core_hours", 50), ("rounds/chosen/flat1d", 1000), ("committed", "2026-12-01")):
+    for path, value in (("budget/core_hours", 50), ("rounds/chosen/main", 1000), ("committed", "2026-12-01")):
         assert Protocol.parse(changed(path, value)).identity == grid.protocol.identity, path
 
 
@@ -55,7 +55,7 @@ def test_what_is_in_the_hash_changes_trials_and_what_is_not_changes_none(grid: G
         ("tuning_seeds", [3, 14], "seed [0-3] is a tuning seed and a training seed"),
         ("rounds/tried/seed", 1003, "rounds.tried.seed = 1003 is a tuning seed"),
         ("rounds/candidates", [2000, 1000], "increasing numbers"),
-        ("rounds/chosen", {"flat1d": None}, "rounds.chosen has flat1d"),
+        ("rounds/chosen", {"main": None}, "rounds.chosen has main"),
         ("widen/times", 3, "trials.widen = 4, but widen.times = 3"),
         ("methods/fedsam/base", "fedprox", "unknown base of fedsam 'fedprox'"),
         ("methods/fedsam/points", {"rho": [0, 0.1]}, "fedsam has 2 points, which give 4 own trials"),
@@ -79,7 +79,7 @@ def test_a_wrong_protocol_is_refused(path: str, value: Any, message: str) -> Non
         ("methods/fedgamma/base", "fedavg", "fedgamma has another correction than its base fedavg"),
         ("methods/fedsam/points", {"rho": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}, "the first point of fedsam is rho = 0.1"),
         ("bases/fedavg", {"lamb": DATA["bases"]["feddyn"]["lam"]}, "unknown value of fedavg 'lamb'"),
-        ("rounds/chosen/flat1d", 4000, "rounds.chosen.flat1d = 4000, but the experiment has"),
+        ("rounds/chosen/main", 4000, "rounds.chosen.main = 4000, but experiment flat1d has"),
     ],
 )
 def test_a_protocol_that_does_not_fit_its_experiments_is_refused(path: str, value: Any, message: str) -> None:
