@@ -26,9 +26,9 @@ SEED = 52
 
 @dataclass(frozen=True)
 class Itself:
-    """`table`: one row per setting and method: units `n`, the mean of a, its largest size, and whether the rule finds a
-    difference in the differences themselves. `rates`: by setting and gap, the share of verdicts in draws of units with
-    random signs, and its interval by resampling methods; no rows with too few units."""
+    """`table`: one row per setting and method: units `n`, the mean of a, its mean and its largest size, and whether the
+    rule finds a difference. `rates`: by setting and gap, the share of verdicts in draws of units with random signs, and
+    its interval by resampling methods; no rows with too few units."""
 
     table: pd.DataFrame
     rates: pd.DataFrame
@@ -51,6 +51,8 @@ def differences(runs: pd.DataFrame, crossed: pd.DataFrame) -> pd.DataFrame:
 
 def itself(found: pd.DataFrame, protocol: Protocol) -> Itself:
     """What the rule says of the `differences`, and how often it would be wrong and right in draws of them."""
+    if found.empty:
+        return Itself(pd.DataFrame(), pd.DataFrame())
     rows, rates = [], []
     for setting, in_setting in found.groupby(SETTING, sort=False):
         place = dict(zip(SETTING, setting, strict=True))
@@ -66,6 +68,7 @@ def itself(found: pd.DataFrame, protocol: Protocol) -> Itself:
                     "title": group["title"].iloc[0],
                     "n": len(a),
                     "mean": a.mean(),
+                    "size": np.abs(a).mean(),
                     "largest": np.abs(a).max(),
                     "differs": bool(differs(a[None], protocol.rule.alpha)[0]) if is_judged else None,
                 }

@@ -6,6 +6,7 @@ the noise of both searches in it.
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,66 +31,47 @@ def pairs(units: pd.DataFrame, protocol: Protocol, beside: Mapping[str, pd.DataF
     """
     rows, differences = [], {}
     for setting, in_setting in units.groupby(SETTING, sort=False):
-        of = {label: rows.set_index("seed") for label, rows in in_setting.groupby("method", sort=False)}
+        of = dict(iter(in_setting.groupby("method", sort=False)))
         for group, listed in protocol.pairs.items():
-            for label, base in listed:
-                if label not in of or base not in of:
-                    continue
-                both = (
-                    of[label]
-                    .join(of[base], how="inner", rsuffix=BASE)
-                    .dropna(subset=["test_accuracy", f"test_accuracy{BASE}"])
-                )
+            for label, base in (pair for pair in listed if pair[0] in of and pair[1] in of):
+                both = of[label].merge(of[base], on="seed", suffixes=("", BASE)).sort_values("seed")
+                both = both.dropna(subset=["test_accuracy", f"test_accuracy{BASE}"])
                 if both.empty:
                     continue
-                both = both.sort_index()
-                d = (both["test_accuracy"] - both[f"test_accuracy{BASE}"]).to_numpy(dtype=float)
-                differences[(setting, label)] = dict(zip(both.index, d, strict=True))
-                low, high = interval(d)
-                means = {
-                    f"{column}{end}": both[f"{column}{end}"].mean() for column in _shown(both) for end in ("", BASE)
-                }
-                rows.append(
-                    {
-                        **dict(zip(SETTING, setting, strict=True)),
-                        "group": group,
-                        "method": label,
-                        "base": base,
-                        "title": both["title"].iloc[0],
-                        f"title{BASE}": both[f"title{BASE}"].iloc[0],
-                        "n": len(d),
-                        "difference": float(d.mean()),
-                        "low": low,
-                        "high": high,
-                        "fitted": int(both["fitted"].sum()),
-                        f"fitted{BASE}": int(both[f"fitted{BASE}"].sum()),
-                        **means,
-                        "state": state_of_pair(
-                            means["train_accuracy"],
-                            means[f"train_accuracy{BASE}"],
-                            protocol.fitted.least,
-                            protocol.rounds.otherwise.within_points,
-                        ),
-                        **_beside(setting, base, of[base], beside or {}),
-                    }
-                )
+                d = both["test_accuracy"] - both[f"test_accuracy{BASE}"]
+                differences[(setting, label)] = dict(zip(both["seed"], d, strict=True))
+                place = {**dict(zip(SETTING, setting, strict=True)), "group": group, "method": label, "base": base}
+                rows.append({**place, **_of_pair(both, protocol), **_beside(of[base], beside or {})})
     return _with_verdicts(pd.DataFrame(rows), differences, protocol)
 
 
-def _shown(both: pd.DataFrame) -> list[str]:
-    return [column for column in SHOWN if column in both]
+def _of_pair(both: pd.DataFrame, protocol: Protocol) -> dict[str, Any]:
+    """The numbers of a pair, of whose units `both` has the columns side by side."""
+    d = both["test_accuracy"] - both[f"test_accuracy{BASE}"]
+    low, high = interval(d)
+    means = {f"{name}{end}": both[f"{name}{end}"].mean() for name in SHOWN if name in both for end in ("", BASE)}
+    trained, least = (means["train_accuracy"], means[f"train_accuracy{BASE}"]), protocol.fitted.least
+    return {
+        "title": both["title"].iloc[0],
+        f"title{BASE}": both[f"title{BASE}"].iloc[0],
+        "n": len(both),
+        "difference": float(d.mean()),
+        "low": low,
+        "high": high,
+        **{f"fitted{end}": int(both[f"fitted{end}"].sum()) for end in ("", BASE)},
+        **means,
+        "state": state_of_pair(*trained, least, protocol.rounds.otherwise.within_points),
+    }
 
 
-def _beside(
-    setting: tuple[str, ...], base: str, of_base: pd.DataFrame, beside: Mapping[str, pd.DataFrame]
-) -> dict[str, float]:
+def _beside(of_base: pd.DataFrame, beside: Mapping[str, pd.DataFrame]) -> dict[str, float]:
     """What the rows of equal compute add to a base, and in how many units."""
     found: dict[str, float] = {}
+    keys = [*SETTING, "method", "seed"]
     for name, table in beside.items():
-        of_setting = (table[SETTING] == list(setting)).all(axis=1) & (table["method"] == base)
-        other = table[of_setting].set_index("seed")["test_accuracy"]
-        d = (other - of_base["test_accuracy"]).dropna()
-        found |= {f"difference_{name}": d.mean() if len(d) else math.nan, f"n_{name}": len(d)}
+        both = of_base.merge(table[[*keys, "test_accuracy"]], on=keys, suffixes=("", BASE))
+        d = (both[f"test_accuracy{BASE}"] - both["test_accuracy"]).dropna()
+        found |= {f"difference_{name}": d.mean(), f"n_{name}": len(d)}
     return found
 
 
