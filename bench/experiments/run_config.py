@@ -218,6 +218,15 @@ class Evaluation(Frozen):
         description="rounds after which the participants' local models are saved: such as [10, 30], last, or null",
     )
 
+    @field_validator("validation", mode="before")
+    @classmethod
+    def _share_or_own(cls, given: Any, info: ValidationInfo) -> Any:
+        is_share = isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < 1
+        if given is None or given == OWN or is_share:
+            return given
+        allowed = f"a share between 0 and 1, such as 0.2; {OWN}; or null"
+        raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
+
     @field_validator("also", "local_models", mode="before")
     @classmethod
     def _rounds(cls, given: Any, info: ValidationInfo) -> Any:

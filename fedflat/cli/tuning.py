@@ -118,8 +118,8 @@ def search(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Entries of budget.order, such as main.ten; units SETTING/METHOD/SEED; or rounds/SETTING. Default: "
-            "all of budget.order.",
+            help="Entries of budget.order, such as main.ten; units SETTING/METHOD/SEED, with their bases and runs; or "
+            "rounds/SETTING. Default: all of budget.order.",
             metavar="ENTRY",
         ),
     ] = None,
@@ -150,7 +150,7 @@ def search(
     started = time.perf_counter()
     keep_freed_memory()
     from bench.host.torch_device import prepare_device
-    from bench.tuning.protocol.queue import Queue, work
+    from bench.tuning.protocol.queue import Queue, RoundsItem, work
     from bench.tuning.protocol.reading import Grid
     from bench.tuning.protocol.status import Status
     from bench.tuning.protocol.units import Units
@@ -163,6 +163,8 @@ def search(
     items = queue.named(what) if what else [item for found in queue.entries.values() for item in found]
     torch_device = prepare_device(device, threads or 1, typer.echo)
     has_ended = work(items, torch_device, typer.echo, None if hours is None else hours * 3600)
+    for line in (line for item in items if isinstance(item, RoundsItem) for line in item.rule.lines()):
+        typer.echo(line)
     left = [item.name for item in items if not item.has_ended]
     if left:
         why = "needs what is not searched or not chosen yet" if has_ended else "the time is over"

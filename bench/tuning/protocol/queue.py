@@ -64,7 +64,7 @@ class Queue:
         return found
 
     def named(self, names: Sequence[str]) -> list[Item]:
-        """The items with these names: entries of the order, units, or rounds/SETTING; bases come before methods."""
+        """The items with these names: entries of the order, units with their bases and runs, or rounds/SETTING."""
         found: dict[str, Item] = {}
         for name in names:
             for item in self._named(name):
@@ -80,9 +80,10 @@ class Queue:
         elif name in self.entries:
             yield from self.entries[name]
         elif "/" in name:
-            unit = self.units.named(name)
-            self._require_rounds(name.partition("/")[0])
-            yield from (one for one in (unit.of_base, unit) if one is not None)
+            setting, label, seed = self.units.parts(name)
+            self._require_rounds(setting)
+            for one in dict.fromkeys((self.protocol.base_of(label), label)):
+                yield from self._searched(setting, one, seed)
         else:
             raise unknown("entry or unit", name, [*self.entries, "main/fedsam/1000"])
 
@@ -115,11 +116,15 @@ class Queue:
                 winners = Winners(self.units, Source(setting, seed, self.protocol.after(seed), experiment, "_x"))
                 yield from (Final(self.units, winners, label) for label in self.protocol.labels)
             else:
-                winners = Winners(self.units, Source(setting, seed, seed, experiment, "_t"))
                 for pair in self.protocol.pairs[group]:
                     for label in reversed(pair):  # the base first
-                        yield self.units.of(setting, label, seed)
-                        yield Final(self.units, winners, label)
+                        yield from self._searched(setting, label, seed)
+
+    def _searched(self, setting: str, label: str, seed: int) -> Iterator[Item]:
+        """A method's search with a tuning seed, and its runs with the winning values."""
+        source = Source(setting, seed, seed, self.protocol.settings[setting], "_t")
+        yield self.units.of(setting, label, seed)
+        yield Final(self.units, Winners(self.units, source), label)
 
     def _reference(self, entry: str) -> Iterator[Item]:
         experiment = load_experiment(self.units.grid.source(self.protocol.references[entry]))
@@ -166,9 +171,6 @@ class RoundsItem:
     def advance(self, device: torch.device, progress: Progress) -> None:
         """Train the trials of one method."""
         self.rule.missing()[0].advance(device, progress)
-        if self.has_ended:
-            for line in self.rule.lines():
-                progress(line)
 
 
 def work(items: Sequence[Item], device: torch.device, progress: Progress, seconds: float | None = None) -> bool:

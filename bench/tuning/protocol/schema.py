@@ -37,7 +37,9 @@ class BoundedRange(SearchRange):
 
     in_words: ClassVar[str] = "a range of a search"
 
-    bound: tuple[float, float] = Field(description="smallest and largest value up to which the range widens")
+    bound: tuple[float, float] = Field(
+        examples=[[0.003, 2.0]], description="smallest and largest value up to which the range widens"
+    )
 
     @model_validator(mode="after")
     def _within_bound(self) -> "BoundedRange":
@@ -59,7 +61,7 @@ class BoundedRange(SearchRange):
 class Fitted(Frozen):
     """When a model has fitted its training data."""
 
-    least: float = Field(gt=0, le=100, description="smallest value in percent")
+    least: float = Field(examples=[99.0], gt=0, le=100, description="smallest value in percent")
     of: Literal["train_accuracy"] = Field(description="the value, as the experiment reports it, on the labels given")
 
 
@@ -68,23 +70,29 @@ class Tried(Frozen):
 
     methods: tuple[Label, ...] = Field(min_length=1, description="labels")
     seed: Seed = Field(examples=[999], description="tuning seed of these trials only")
-    values: dict[str, float] = Field(default={}, description="values of those methods that have them")
-    trials: Count = Field(description="trials of each method, in the ranges of its base")
+    values: dict[str, float] = Field(
+        examples=["{rho: 0.1}"], default={}, description="values of those methods that have them"
+    )
+    trials: Count = Field(examples=[16], description="trials of each method, in the ranges of its base")
 
 
 class Otherwise(Frozen):
     """What counts where no number of rounds is enough."""
 
-    within_points: Positive = Field(description="largest difference of training accuracy of a pair that counts")
+    within_points: Positive = Field(
+        examples=[1.0], description="largest difference of training accuracy of a pair that counts"
+    )
 
 
 class RoundsRule(Frozen):
     """How the rounds of a setting are chosen: the smallest candidate with which each tried method is fitted."""
 
-    candidates: tuple[Count, ...] = Field(min_length=1, description="rounds, increasing")
+    candidates: tuple[Count, ...] = Field(examples=[[1000, 2000]], min_length=1, description="rounds, increasing")
     tried: Tried
     otherwise: Otherwise
-    chosen: dict[Label, Count | None] = Field(description="by setting, the result; null: not chosen yet")
+    chosen: dict[Label, Count | None] = Field(
+        examples=["{main: 1000}"], description="by setting, the result; null: not chosen yet"
+    )
 
     @model_validator(mode="after")
     def _increasing(self) -> "RoundsRule":
@@ -96,10 +104,10 @@ class RoundsRule(Frozen):
 class Stages(Frozen):
     """Numbers of trials of each method and tuning seed."""
 
-    base: Count = Field(ge=2, description="of a base: the experiment's values, and draws in the ranges")
-    widen: Count = Field(description="of a base: at new ends, or around the best two")
-    own: Count = Field(description="points at the base's best two; of a base around its best two")
-    further: Count = Field(description="further values at the best so far, or draws around the best two")
+    base: Count = Field(examples=[16], ge=2, description="of a base: the experiment's values, and draws in the ranges")
+    widen: Count = Field(examples=[4], description="of a base: at new ends, or around the best two")
+    own: Count = Field(examples=[12], description="points at the base's best two; of a base around its best two")
+    further: Count = Field(examples=[4], description="further values at the best so far, or draws around the best two")
 
     @property
     def shared(self) -> int:
@@ -115,17 +123,19 @@ class Stages(Frozen):
 class Refine(Frozen):
     """Draws around the best trials."""
 
-    share: Share = Field(description="largest distance as a share of each range, on its own scale")
-    around: Count = Field(description="number of best trials")
+    share: Share = Field(examples=[0.1], description="largest distance as a share of each range, on its own scale")
+    around: Count = Field(examples=[2], description="number of best trials")
 
 
 class Widen(Frozen):
     """How ranges widen."""
 
-    near: Share = Field(description="share of the range within which the winner is at an end")
-    factor: float = Field(gt=1, description="by which an end moves; without log it moves by half of the range")
-    times: Count = Field(description="how often")
-    trials: Count = Field(description="trials after each")
+    near: Share = Field(examples=[0.05], description="share of the range within which the winner is at an end")
+    factor: float = Field(
+        examples=[2.0], gt=1, description="by which an end moves; without log it moves by half of the range"
+    )
+    times: Count = Field(examples=[2], description="how often")
+    trials: Count = Field(examples=[2], description="trials after each")
 
 
 class Swept(Frozen):
@@ -133,7 +143,9 @@ class Swept(Frozen):
 
     base: Label
     points: dict[str, tuple[Any, ...]] = Field(description="one value's points; at the first, the method is its base")
-    beyond: float | None = Field(default=None, description="tried if the last point is the best; null: draws instead")
+    beyond: float | None = Field(
+        examples=[0.8], default=None, description="tried if the last point is the best; null: draws instead"
+    )
     fixed: dict[str, Any] = Field(default={}, description="the method's other values")
     further: tuple[dict[str, Any], ...] = Field(default=(), description="other values at the best so far")
 
@@ -170,8 +182,8 @@ class Swept(Frozen):
 class Beside(Frozen):
     """Factors on a base's amounts, for a row of equal compute."""
 
-    local_steps: Count = Field(default=1, description="factor on the local steps")
-    rounds: Count = Field(default=1, description="factor on the rounds, over which the rate falls as far")
+    local_steps: Count = Field(examples=[2], default=1, description="factor on the local steps")
+    rounds: Count = Field(examples=[2], default=1, description="factor on the rounds, over which the rate falls as far")
 
 
 class Rule(Frozen):
@@ -180,23 +192,23 @@ class Rule(Frozen):
     unit: Literal["tuning_seed"]
     test: Literal["sign_flip"]
     corrected_over: Literal["all pairs"]
-    alpha: float = Field(gt=0, lt=1, description="largest corrected p of a verdict")
-    interval: float = Field(gt=0, lt=1, description="confidence of the t-intervals")
-    least_units: Count = Field(description="fewest units of a verdict")
+    alpha: float = Field(examples=[0.05], gt=0, lt=1, description="largest corrected p of a verdict")
+    interval: float = Field(examples=[0.95], gt=0, lt=1, description="confidence of the t-intervals")
+    least_units: Count = Field(examples=[6], description="fewest units of a verdict")
 
 
 class SameAgainstItself(Frozen):
     """Comparisons of each method with itself, whose values come from another search."""
 
     values_of: Literal["next_tuning_seed"]
-    resamples: Count
-    random_signs: bool
+    resamples: Count = Field(examples=[2000], description="draws of tuning seeds")
+    random_signs: bool = Field(description="whether each draw has a random sign")
 
 
 class Budget(Frozen):
     """The time of the search, and the order in which it is spent."""
 
-    core_hours: Positive
+    core_hours: Positive = Field(examples=[40.0], description="processor hours of the whole search")
     order: tuple[str, ...] = Field(min_length=1, description="rounds, SETTING.GROUP, a contrast or a reference")
 
 
@@ -210,8 +222,10 @@ class Protocol(Frozen):
     settings: dict[Label, str] = Field(
         min_length=1, description="experiments, each with one setting; the first is main"
     )
-    tuning_seeds: tuple[Seed, ...] = Field(min_length=1)
-    training_seeds_each: Count = Field(description="runs with the winning values of each tuning seed")
+    tuning_seeds: tuple[Seed, ...] = Field(
+        examples=[[1000, 1001]], description="seeds of searches, shared by all methods", min_length=1
+    )
+    training_seeds_each: Count = Field(examples=[2], description="runs with the winning values of each tuning seed")
     fitted: Fitted
     judged: Literal["validation_accuracy"]
     rounds: RoundsRule

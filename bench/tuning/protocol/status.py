@@ -9,7 +9,9 @@ from functools import cached_property
 from bench.engine.method_costs import measured_costs
 from bench.tuning.cell_search import DIVERGED, TRAINED
 from bench.tuning.protocol.finals import Final, Runs
-from bench.tuning.protocol.queue import Item, Queue, RoundsItem
+from bench.tuning.protocol.queue import Item, Queue
+from bench.tuning.protocol.rounds import Rounds
+from bench.tuning.protocol.schema import ROUNDS
 from bench.tuning.protocol.unit import FINISHED_WITH, Unit
 
 HOUR = 3600.0
@@ -48,14 +50,16 @@ class Status:
         to_come = [self._to_come(item) for item in items if not item.has_ended]
         known = [hours for hours in to_come if hours is not None]
         is_known = bool(known) or (bool(items) and not to_come)
-        hours = sum(map(self._hours, items))
+        hours = self._hours_of_rounds() if entry == ROUNDS else sum(map(self._hours, items))
         return Spent(entry, len(items) - len(to_come), len(items), hours, sum(known) if is_known else None)
 
+    def _hours_of_rounds(self) -> float:
+        """Of all settings, also of those whose rounds are chosen."""
+        rules = [Rounds(self.queue.units, setting) for setting in self.protocol.settings]
+        candidates = self.protocol.rounds.candidates
+        return sum(_hours_of(unit) for rule in rules for candidate in candidates for unit in rule.of(candidate))
+
     def _hours(self, item: Item) -> float:
-        if isinstance(item, RoundsItem):
-            rule = item.rule
-            units = [unit for candidate in self.protocol.rounds.candidates for unit in rule.of(candidate)]
-            return sum(map(_hours_of, units))
         if isinstance(item, Unit):
             return _hours_of(item)
         return item.seconds / HOUR if isinstance(item, Runs) else 0.0

@@ -24,8 +24,8 @@ class Units:
         self.paths = ResultPaths(results)
         self.of = cache(self._of)
 
-    def named(self, name: str) -> Unit:
-        """The unit with a name such as main/fedsam/1000."""
+    def parts(self, name: str) -> tuple[str, str, int]:
+        """Setting, method and tuning seed of a unit's name such as main/fedsam/1000."""
         parts = name.split("/")
         if len(parts) != 3:
             example = f"{next(iter(self.protocol.settings))}/{self.protocol.labels[0]}/{self.protocol.tuning_seeds[0]}"
@@ -35,7 +35,7 @@ class Units:
         for part, kind, allowed in zip(parts, kinds, known, strict=True):
             if part not in allowed:
                 raise unknown(f"{kind} of '{name}'", part, allowed)
-        return self.of(parts[0], parts[1], int(parts[2]))
+        return parts[0], parts[1], int(parts[2])
 
     def _of(self, setting: str, label: str, seed: int) -> Unit:
         """A method's search with a tuning seed."""

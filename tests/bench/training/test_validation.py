@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from bench.data.root import ENVIRONMENT
 from bench.data.validation import hold_out
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
+from bench.training.run_directory import RunDirectory, evaluated_subset
 from bench.training.run_setup import RunSetup
 from tests.bench.training.small_runs import check_resume
 from tests.commands import fedflat
@@ -97,6 +98,51 @@ def test_shared_images_are_refused(tmp_path: Path) -> None:
         load_experiment(
             "quick", {"grid.partition": partition, "grid.participation": [{"active": 1}], **CHANGES}
         ).cells()
+
+
+def on_signals(**evaluation: object) -> RunConfig:
+    training = {"rounds": 2, "local_steps": 1, "batch_size": 8, "lr": 0.1}
+    return RunConfig.parse(
+        {
+            "dataset": {"name": "mnist1d", "signals": 60},
+            "model": {"name": "mlp", "hidden": []},
+            "partition": {"name": "iid", "clients": 4},
+            "participation": {"active": 2},
+            "method": "fedavg",
+            "training": training,
+            "evaluation": evaluation,
+            "seed": 0,
+        }
+    )
+
+
+def test_own_images_for_validation_leave_the_clients_all_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Judged on them, or on the test with both scores; the training is the same, bit for bit."""
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "data"))
+    setup = RunSetup.build(on_signals(validation="own"), CPU)
+    assert sum(map(len, setup.split)) == 60
+    assert setup.held_out is None
+    own, both = (train(on_signals(**one), tmp_path / str(len(one)), CPU) for one in ({"validation": "own"}, {}))
+    assert torch.equal(own.final(CPU).w, both.final(CPU).w)
+    judged, tested = own.metrics(), both.metrics()
+    assert not [name for name in judged if "test" in name]
+    assert judged["validation_accuracy"].equals(tested["validation_accuracy"])
+    assert "test_accuracy" in tested
+    assert evaluated_subset(judged) == "validation"
+    assert evaluated_subset(tested) == "test"
+    assert setup.validation is not None
+    expected = setup.objective.evaluate(own.final(CPU).w, setup.batches(setup.validation))[1]
+    assert judged["validation_accuracy"].iloc[-1] == pytest.approx(expected)
+
+
+def test_own_images_for_validation_must_exist() -> None:
+    with pytest.raises(UserError, match=r"evaluation.validation = own, but the data set digits has no images for"):
+        config(**{"evaluation.validation": "own"})
+    for wrong in ("mine", 0, 1.5):
+        with pytest.raises(UserError, match=rf": validation = {wrong!r} \(allowed: a share between 0 and 1"):
+            config(**{"evaluation.validation": wrong})
 
 
 def test_commands_name_the_images(tmp_path: Path) -> None:

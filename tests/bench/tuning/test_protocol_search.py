@@ -32,7 +32,7 @@ from bench.tuning.protocol.trial import as_trial
 from bench.tuning.protocol.unit import Unit
 from bench.tuning.protocol.units import Units
 from bench.tuning.trials import with_values
-from tests.bench.tuning.protocol.tiny import PROTOCOL, write
+from tests.bench.tuning.tiny_protocol import PROTOCOL, write
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -47,8 +47,13 @@ def queue_in(folder: Path, **changes: object) -> Queue:
 
 def search(folder: Path, names: Sequence[str] = SEARCHES) -> Queue:
     queue = queue_in(folder)
-    assert work(queue.named(names), CPU, silent)
+    assert work(units_of(queue, names), CPU, silent)
     return queue
+
+
+def units_of(queue: Queue, names: Sequence[str] = SEARCHES) -> list[Unit]:
+    """The named units with their bases, without the runs that follow."""
+    return [item for item in queue.named(names) if isinstance(item, Unit)]
 
 
 def tables(folder: Path) -> dict[str, pd.DataFrame]:
@@ -170,7 +175,7 @@ def test_processes_share_the_work(searched: Path, tmp_path: Path, monkeypatch: p
 
     def searching(name: str) -> None:
         with (tmp_path / name).open("w") as file:
-            assert work(queue.named(SEARCHES), CPU, lambda line: print(line, file=file))
+            assert work(units_of(queue), CPU, lambda line: print(line, file=file))
 
     queue = queue_in(tmp_path)
     children = [multiprocessing.get_context("fork").Process(target=searching, args=(name,)) for name in ("a", "b")]
@@ -187,8 +192,7 @@ def test_processes_share_the_work(searched: Path, tmp_path: Path, monkeypatch: p
 
 def test_what_another_process_does_is_left_to_it(tmp_path: Path) -> None:
     queue = queue_in(tmp_path)
-    [base] = queue.named(["main/fedavg/1000"])
-    assert isinstance(base, Unit)
+    [base] = units_of(queue, ["main/fedavg/1000"])
     assert not work([base], CPU, silent, seconds=0), "the time is over"
     with folder_lock(base.folder):
         method = queue.units.of("main", "fedsam", 1000)
