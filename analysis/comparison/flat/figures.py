@@ -1,6 +1,7 @@
 """The figure of a benchmark of flatness: what each perturbation adds, with the rows of equal compute."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from analysis.layouts.titles import setting_title
 from bench.experiments.address import Setting
 from bench.tuning.protocol.schema import Protocol
 
-_LOOKS = ({"marker": "|", "color": "#777777"}, {"marker": "x", "color": "#777777"})
+_LOOKS: tuple[dict[str, Any], ...] = ({"marker": "|", "color": "#777777"}, {"marker": "x", "color": "#777777"})
 """The marks of rows of equal compute."""
 
 

@@ -45,7 +45,7 @@ def differences(runs: pd.DataFrame, crossed: pd.DataFrame) -> pd.DataFrame:
         unit=both["tuning"].map(tuning_seed).astype(int), a=both["test_accuracy"] - both["test_accuracy_crossed"]
     )
     groups = both.groupby([*SETTING, "method", "unit"], sort=False)
-    found = groups["a"].agg(lambda values: values.mean(skipna=False)).reset_index()
+    found = groups["a"].mean(skipna=False).reset_index()
     return found.assign(title=groups["title"].first().to_numpy()).dropna(subset="a")
 
 

@@ -76,7 +76,7 @@ def _beside(of_base: pd.DataFrame, beside: Mapping[str, pd.DataFrame]) -> dict[s
 
 
 def _with_verdicts(
-    table: pd.DataFrame, differences: Mapping[tuple[tuple[str, ...], str], Mapping[int, float]], protocol: Protocol
+    table: pd.DataFrame, differences: Mapping[tuple[Any, str], Mapping[int, float]], protocol: Protocol
 ) -> pd.DataFrame:
     """The table with p-values and verdicts. A family has all pairs of a setting with the seeds of the protocol."""
     if table.empty:

@@ -29,7 +29,7 @@ class Regime:
     def of(cls, runs: pd.DataFrame) -> Self:
         """The regime of runs, as `run_table` has them."""
         groups = runs.groupby(["variant", *SETTING, "method"], sort=False)
-        means = groups[["train_accuracy", "test_accuracy"]].agg(lambda values: values.mean(skipna=False)).reset_index()
+        means = groups[["train_accuracy", "test_accuracy"]].mean(skipna=False).reset_index()
         return cls(means.assign(gap=means["train_accuracy"] - means["test_accuracy"]))
 
     @cached_property
@@ -57,7 +57,7 @@ class Regime:
     def deviations(self, variant: str) -> tuple[float, float]:
         """The standard deviations of test accuracies and of gaps over methods, of their means over the settings."""
         cells = self.cells[self.cells["variant"] == variant]
-        means = cells.groupby("method")[["test_accuracy", "gap"]].agg(lambda values: values.mean(skipna=False))
+        means = cells.groupby("method")[["test_accuracy", "gap"]].mean(skipna=False)
         test, gap = means.std()
         return float(test), float(gap)
 

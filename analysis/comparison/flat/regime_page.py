@@ -39,7 +39,7 @@ def search_words(runs: pd.DataFrame, most: int = 4) -> Iterator[str]:
     values = searched_values(runs[runs["variant"] == TUNED])
     if values.empty:
         return
-    cells = values.groupby([*SETTING, "method"])["end"].agg(lambda ends: (ends != "").any())
+    cells = values.assign(at_end=values["end"] != "").groupby([*SETTING, "method"])["at_end"].any()
     rates = values.loc[values["name"] == "lr", "value"].value_counts()
     named = ", ".join(f"{rate:g}" for rate in rates.index[:most])
     yield (

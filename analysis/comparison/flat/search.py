@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.comparison.baselines import folder_of
-from bench.experiments.address import IDS
+from bench.experiments.address import IDS, CellAddress
 from bench.experiments.results import TRIALS, ResultPaths
 from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.files.locks import folder_lock
@@ -71,6 +71,11 @@ def add_search(grid: str, results: Path, folder: Path | None = None) -> Path:
             raise UserError(f"'{file}': trials of several protocols ({hashes}; allowed: one)")
         write_checked_csv(file, added)
     return file
+
+
+def trials_of(trials: pd.DataFrame, cell: CellAddress) -> pd.DataFrame:
+    """The trials of a cell."""
+    return trials[(trials[IDS] == list(cell.ids)).all(axis=1)]
 
 
 def winners(trials: pd.DataFrame) -> pd.DataFrame:

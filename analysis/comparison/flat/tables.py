@@ -246,7 +246,7 @@ def of_itself(found: Itself) -> Iterator[ReportTable]:
     yield ReportTable("itself", caption, header, tuple(cells), found.table, report=REPORT)
     if found.rates.empty:
         return
-    cells = [
+    rates = [
         (
             f"{row['gap']:g}",
             _title([row[key] for key in SETTING]),
@@ -261,8 +261,8 @@ def of_itself(found: Itself) -> Iterator[ReportTable]:
         "true difference has this size.",
         ["Without a true difference, each verdict is wrong.", "Intervals: 95 %, by resampling methods."],
     )
-    header = ("true difference", "setting", "methods", "verdicts (%)")
-    yield ReportTable("rates", caption, header, tuple(cells), found.rates, report=REPORT)
+    columns = ("true difference", "setting", "methods", "verdicts (%)")
+    yield ReportTable("rates", caption, columns, tuple(rates), found.rates, report=REPORT)
 
 
 def with_interval(value: float, low: float, high: float) -> str:
@@ -295,13 +295,16 @@ def values_text(values: str) -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{key} {one}" for key, one in value.items())
-    return "none" if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _sides(row: Row, column: str, form: str) -> str:
-    if column not in row or (pd.isna(row[column]) and pd.isna(row[f"{column}{BASE}"])):
+    own, of_base = (float(row.get(f"{column}{end}", math.nan)) for end in ("", BASE))
+    if math.isnan(own) and math.isnan(of_base):
         return NO_NUMBER
-    return f"{number(row[column], form)} / {number(row[f'{column}{BASE}'], form)}"
+    return f"{number(own, form)} / {number(of_base, form)}"
 
 
 def _optional(row: Row, column: str, form: str) -> str:

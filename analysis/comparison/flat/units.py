@@ -38,7 +38,7 @@ def units(runs: pd.DataFrame, least: float = FITTED) -> pd.DataFrame:
     groups = seeded.groupby([*SETTING, "method", "seed"], sort=False)
     first = groups.first().reset_index()
     for column in rated_columns(runs):
-        first[column] = groups[column].agg(lambda values: values.mean(skipna=False)).to_numpy()
+        first[column] = groups[column].mean(skipna=False).to_numpy()
     first[FITTED_UNIT] = groups[FITTED_UNIT].all().to_numpy()
     first["train_seeds"] = groups.size().to_numpy()
     return first[[*runs, FITTED_UNIT, "train_seeds"]]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from analysis.comparison.comparable import Row
 from analysis.comparison.flat.gate import NO, YES
 from analysis.comparison.flat.itself import Itself
 from analysis.comparison.flat.pairs import BASE
@@ -86,11 +87,11 @@ def search_words(trials: pd.DataFrame | None, ends: pd.DataFrame, protocol: Prot
         f"{number(spent, '.1f')} hours of one processor; the protocol has {protocol.budget.core_hours:g} hours for all."
     )
     if len(ends):
-        cells = ends.groupby([*SETTING, "method", "tuning_seed"])[["start_end", "end"]].agg(lambda at: (at != "").any())
-        at_bound = ends.groupby([*SETTING, "method", "tuning_seed"])["at_bound"].any()
+        at = ends.assign(start_end=ends["start_end"] != "", end=ends["end"] != "")
+        cells = at.groupby([*SETTING, "method", "tuning_seed"])[["start_end", "end", "at_bound"]].any()
         yield (
             f"Winners within 5 % of an end of a range, or beyond: {cells['start_end'].sum()} of {len(cells)} with the "
-            f"first ranges, {cells['end'].sum()} with the widened ones, {at_bound.sum()} of these at a bound."
+            f"first ranges, {cells['end'].sum()} with the widened ones, {cells['at_bound'].sum()} of these at a bound."
         )
 
 
@@ -100,5 +101,5 @@ def left_out_words(protocol: Protocol) -> Iterator[str]:
         yield f"Left out: {'; '.join(f'{label} ({why})' for label, why in protocol.left_out.items())}."
 
 
-def _difference(row: dict[str, float]) -> str:
+def _difference(row: Row) -> str:
     return with_interval(row["difference"], row["low"], row["high"])

@@ -27,6 +27,11 @@ def protocol_file(name: str) -> Path:
     return file
 
 
+def has_protocol(grid: str) -> bool:
+    """Whether there is a protocol with this name, or whether it is the file of one."""
+    return grid.endswith((".yaml", ".yml")) or (PAPER_TABLES / grid / FILE).is_file()
+
+
 def is_of_protocol(experiment: str) -> bool:
     """Whether an experiment, or one that it extends, has a protocol beside it."""
     return any(file.with_name(FILE).is_file() for file in experiment_files(experiment))

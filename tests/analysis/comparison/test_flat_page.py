@@ -7,9 +7,12 @@ import pandas as pd
 import pytest
 
 from analysis.comparison.baselines import load
+from analysis.comparison.flat.compared import ComparedByProtocol
 from analysis.comparison.flat.parts import PARTS
 from analysis.comparison.flat.search import add_search, load_search, winners
 from analysis.comparison.flat.stored import Stored, grid_of, store
+from analysis.comparison.report.text import as_text
+from bench.code.trusted_code import trust
 from bench.files.csv_json import write_checked_csv
 from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
@@ -18,7 +21,8 @@ from bench.training.run_directory import RunDirectory
 from bench.tuning.protocol.queue import Queue, work
 from bench.tuning.protocol.reading import Grid
 from bench.tuning.protocol.units import Units
-from tests.bench.tuning.protocol import tiny
+from fedflat.conformance.template import write_template
+from tests.bench.tuning import tiny_protocol as tiny
 
 RUNS = "results/runs/tiny_t1000/mnist1d-60/iid/2-of-4"
 
@@ -98,6 +102,42 @@ def test_a_method_whose_runs_are_not_finished_is_left_out(searched: Path, tmp_pa
     rows = load("tiny", tmp_path / "stored" / "tiny").runs
     assert len(rows) == 6
     assert set(rows.loc[rows["method"] == "fedsam", "seed"]) == {2, 3}
+
+
+def test_an_own_method_is_searched_as_those_of_the_protocol(searched: Path) -> None:
+    """The file of `fedflat new-method` is FedSAM: so are its trials at the base's best two."""
+    trust(write_template(Path("mine")).read_bytes())
+    compared = ComparedByProtocol.of("mine.py", str(searched), Path("results"))
+    assert (compared.base, compared.seeds) == ("fedavg", [1000, 1001])
+    compared.search(prepare_device("cpu", 1, silent), silent)
+    own = compared.units.of("main", "mine", 1000)
+    sam = Units(Grid.read(str(searched)), Path("results")).of("main", "fedsam", 1000)
+    common = [one.planned.stage in ("neutral", "points", "beyond") for one in sam.read()]
+    assert [(one.train_accuracy, one.distance) for one, same in zip(own.read(), common, strict=True) if same] == [
+        (one.train_accuracy, one.distance) for one, same in zip(sam.read(), common, strict=True) if same
+    ]
+    made = compared.comparison()
+    words = as_text(made, by_setting=False)
+    assert words.startswith("Mine − FedAvg: ")
+    assert "No verdict: 2 seeds" in words
+    assert set(made.scores.methods) == {"mine", "fedavg", "fedsam"}
+
+
+def test_a_method_of_the_protocol_is_compared_without_training(searched: Path) -> None:
+    compared = ComparedByProtocol.of("fedsam", str(searched), Path("results"))
+    assert compared.is_stored
+    assert compared.comparison().lead[0].startswith("FedSAM − FedAvg: ")
+    assert not compared.folder.exists()
+
+
+def test_a_method_without_a_base_in_the_protocol_is_refused(searched: Path) -> None:
+    with pytest.raises(UserError, match=r"fedgamma has no base .* correction scaffold"):
+        _ = ComparedByProtocol.of("fedgamma", str(searched), Path("results")).base
+
+
+def test_a_method_without_a_neutral_value_is_refused(searched: Path) -> None:
+    with pytest.raises(UserError, match=r"fedavg has no hyper-parameter that is marked Neutral\(0\)"):
+        _ = ComparedByProtocol.of("fedavg", str(searched), Path("results")).units
 
 
 def test_trials_of_another_protocol_are_refused(searched: Path, tmp_path: Path) -> None:
