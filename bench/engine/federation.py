@@ -16,6 +16,7 @@ from bench.engine.client_store import ClientStates
 from bench.engine.divergence import has_diverged
 from bench.engine.local import Backend, Broadcast, LocalResult, LocalTraining, LocalWork, Probe
 from bench.engine.objective import Objective
+from bench.engine.row_values import row_values
 from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.base import Method, ServerRound, norm
@@ -67,6 +68,7 @@ class Federation:
         if augment is not None:
             augment = augment.of_stored(tuple(data.images.shape[1:]), data.crop)
         self.local = LocalTraining(method, objective, data, step_settings, augment)
+        self._own_values = row_values(method, step_settings)
         self.batch_sampler = batch_sampler
         self.client_sizes = client_sizes
         self.step_settings = step_settings
@@ -131,7 +133,7 @@ class Federation:
         return [
             LocalWork(
                 self.seed, state.round, i, lr, broadcast, state.clients,
-                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), active, values,
+                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i), active, values, self._own_values,
             )
             for i in sorted(clients)
         ]  # fmt: skip

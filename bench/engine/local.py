@@ -11,6 +11,7 @@ from torch import Tensor
 from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
 from bench.engine.objective import Gradients, Objective
+from bench.engine.row_values import STEP, with_later
 from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.base import ClientRound, Loss, Method, RoundValues
@@ -60,8 +61,13 @@ class LocalTraining:
         return self.method.loss.separable and self.objective.is_separable(self.data.batch(first)[0])
 
     def with_values(self, values: RoundValues) -> "LocalTraining":
-        """The same with the hyper-parameters of a round."""
-        return replace(self, method=self.method.with_values(values)) if values else self
+        """The same with these hyper-parameters of the method and of the local step, which are not validated."""
+        if not values:
+            return self
+        settings = self.step_settings
+        if STEP in values:
+            settings = settings.model_copy(update=dict(values[STEP]))
+        return replace(self, method=self.method.with_values(values), step_settings=settings)
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Images and labels of the samples in `index` `[B]` as augmentations get them; inputs, if there are none."""
@@ -108,8 +114,9 @@ class LocalWork:
     """One client's work in a round: the model it starts from, the states it may read, and the samples of its steps.
 
     `known` are the states of all clients that have taken part, `participants` is the number of active clients of the
-    round, `values` are the hyper-parameters that change from round to round. `batches` has the sample indices `[B]` of
-    each local step, `one_pass` those of all the client's data in batches; both are on the host.
+    round, `values` are the hyper-parameters that change from round to round, `own` those of the run that others in its
+    cohort may have otherwise (see row_values.py). `batches` has the sample indices `[B]` of each local step, `one_pass`
+    those of all the client's data in batches; both are on the host.
     """
 
     seed: int
@@ -122,6 +129,12 @@ class LocalWork:
     one_pass: Sequence[Tensor]
     participants: int
     values: RoundValues = field(default_factory=dict)
+    own: RoundValues = field(default_factory=dict)
+
+    @property
+    def all_values(self) -> RoundValues:
+        """The run's own values, with those of the round."""
+        return with_later(self.own, self.values) if self.values else self.own
 
     @property
     def first_time(self) -> bool:

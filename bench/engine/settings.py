@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from bench.input.bounds import Count
 from bench.input.frozen import Frozen
 
 
@@ -29,6 +30,16 @@ class EngineSettings(Frozen):
         default="auto",
         description="convolutions in a cohort, whose weights differ between clients: grouped convolutions, or products "
         "of matrices for images of few channels, which need more memory",
+    )
+    values: Literal["fixed", "by_row"] = Field(
+        default="fixed",
+        description="by_row: each client of a cohort has hyper-parameters of its own, so that runs of a search, which "
+        "differ in them, share a cohort",
+    )
+    most_rows: Count | None = Field(
+        default=None,
+        examples=[40],
+        description="largest number of clients that a cohort computes at once; null: as many as memory allows",
     )
     checkpoint_seconds: float = Field(
         default=60,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
-from bench.methods.base import Aggregation, norm
+from bench.methods.base import Aggregation, norm, plus
 from bench.methods.marks import Search
 from bench.methods.schedules import AnySchedule, extreme_rounds, factors
 
@@ -149,5 +149,5 @@ class StepSettings(Frozen):
         """q, the factor `[1]` that clips it, and the coefficient of w that is added to it."""
         decay = self.weight_decay
         if self.prox_split:
-            q, decay = torch.sub(q, w, alpha=proximal), decay + proximal
+            q, decay = plus(q, w, -proximal), decay + proximal
         return q, w.new_ones(1) if self.clip is None else (self.clip / (norm(q) + 1e-6)).clamp(max=1), decay

@@ -62,6 +62,11 @@ def along(v: Tensor, length: float | Tensor) -> Tensor:
     return v * (length / (norm(v) + EPS))
 
 
+def plus(a: Tensor, b: Tensor, times: float | Tensor) -> Tensor:
+    """a + times · b, where `times` is a hyper-parameter: a number, or a tensor of one number."""
+    return torch.addcmul(a, b, times) if isinstance(times, Tensor) else torch.add(a, b, alpha=times)
+
+
 def at_most(number: int | Tensor, most: int) -> int | Tensor:
     """The smaller one of a number of a client's round, such as its steps, and of `most`."""
     return number.clamp(max=most) if isinstance(number, Tensor) else min(number, most)

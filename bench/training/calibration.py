@@ -145,10 +145,16 @@ def unmeasured(setup: Trainable) -> EngineChoice:
     _refuse_graph_without_gpu(setup)
     settings, threads = setup.engine, torch.get_num_threads()
     if settings.backend in COHORTS:
-        on_cpu = setup.federation.objective.device.type == "cpu"
-        return EngineChoice(settings.backend, threads=1 if on_cpu else threads, im2col=settings.convolution == "im2col")
+        on_cpu, im2col = setup.federation.objective.device.type == "cpu", settings.convolution == "im2col"
+        return _cohort(settings.backend, settings, threads=1 if on_cpu else threads, im2col=im2col)
     backend = "loop" if settings.backend == "auto" else settings.backend
     return EngineChoice(backend, threads=threads, channels_last=settings.layout == "channels_last")
+
+
+def _cohort(backend: str, settings: EngineSettings, *, threads: int, im2col: bool) -> EngineChoice:
+    """A batched back end, with what the settings say of the rows."""
+    by_row = settings.values == "by_row"
+    return EngineChoice(backend, threads=threads, most_rows=settings.most_rows, im2col=im2col, by_row=by_row)
 
 
 def is_small(local: LocalTraining) -> bool:
@@ -165,7 +171,7 @@ def _refuse_graph_without_gpu(setup: Trainable) -> None:
 def train_together(
     setups: Sequence[Trainable], states: Sequence[FederationState], choice: EngineChoice, log: Callable[..., None]
 ) -> bool:
-    """Whether runs that differ in their seeds are trained in one cohort: if requested, or if it changes no bit.
+    """Whether runs of one cohort are trained in one call: if requested, or if it changes no bit.
 
     On a GPU, seeds are trained together although this nearly always changes the last bits: a run gives equal bits there
     only if the same set of seeds is trained.
@@ -178,12 +184,8 @@ def train_together(
     if wanted == "together" or setups[0].federation.objective.device.type == "cuda":
         return True
     # One call belongs to one round: runs that were resumed in different rounds are tried as if all were in the first's.
-    federation, t = setups[0].federation, states[0].round
-    values = federation.method.round_values(t, federation.rounds)
-    works = [
-        [replace(work, round=t, lr=federation.learning_rate(t), values=values) for work in own]
-        for own in (_last_steps(setup, state) for setup, state in zip(setups, states, strict=True))
-    ]
+    t = states[0].round
+    works = [_in_round(setup.federation, _last_steps(setup, s), t) for setup, s in zip(setups, states, strict=True)]
     backend = choice.prepare([setup.federation.objective for setup in setups])
     try:
         together = backend.train(setups[0].federation.local, [work for own in works for work in own])
@@ -204,6 +206,12 @@ def _last_steps(setup: Trainable, state: FederationState) -> list[LocalWork]:
     """The last local steps of each participant of the next round."""
     works = setup.work(state)
     return [replace(work, batches=work.batches[-STEPS:]) for work in works]
+
+
+def _in_round(federation: Federation, works: Sequence[LocalWork], t: int) -> list[LocalWork]:
+    """The same works with what depends on the round as it is in round t."""
+    lr, values = federation.learning_rate(t), federation.method.round_values(t, federation.rounds)
+    return [replace(work, round=t, lr=lr, values=values) for work in works]
 
 
 def _with_own_broadcast(works: Sequence[LocalWork]) -> list[LocalWork]:
@@ -279,7 +287,7 @@ class _Calibration:
             return
         for name in COHORTS if cuda else ("cohort",):
             for im2col in self._forms_of_convolutions():
-                yield EngineChoice(name, threads=loop.threads if cuda else 1, im2col=im2col)
+                yield _cohort(name, self.engine, threads=loop.threads if cuda else 1, im2col=im2col)
 
     def _forms_of_convolutions(self) -> tuple[bool, ...]:
         """Whether convolutions are tried as matrix products; on a CPU only if requested."""

@@ -18,7 +18,7 @@ gained, and the next round's states would need memory earlier."""
 
 
 class CellTrainer:
-    """Trains runs that differ in their seeds only."""
+    """Trains runs that can share a cohort."""
 
     def __init__(self, runs: Sequence[TrainingRun], choice: EngineChoice) -> None:
         self.runs = runs

@@ -18,14 +18,15 @@ from bench.training.directories.runs_by_identity import places_of
 from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import device_name
 from bench.training.run_directory import RunDirectory
+from bench.training.same_cohort import differ_in_seed_only
 from bench.training.training_run import TrainingRun
 
 
 def trainers(runs: Sequence[TrainingRun], progress: Progress = silent) -> Iterator[CellTrainer]:
-    """A trainer for each group of runs that are trained together; the runs differ in their seeds only.
+    """A trainer for each group of runs that are trained together, of runs that can all share a cohort (`same_cohort`).
 
-    Each run records its choice before the first round of any of them. `progress` receives a line if back ends are
-    timed.
+    Runs that differ in more than their seeds are trained one by one unless hyper-parameters are by row. Each run
+    records its choice before the first round of any of them. `progress` receives a line if back ends are timed.
     """
     groups: dict[EngineChoice, list[TrainingRun]] = {}
     for run, choice in _choices(runs, progress).items():
@@ -34,7 +35,8 @@ def trainers(runs: Sequence[TrainingRun], progress: Progress = silent) -> Iterat
     for choice, group in groups.items():
         going_on = [run for run in group if not run.ended]
         setups, states = [run.setup for run in going_on], [run.state for run in going_on]
-        if train_together(setups, states, choice, group[0].log.info):
+        alike = choice.by_row or all(differ_in_seed_only(group[0].config, run.config) for run in group)
+        if alike and train_together(setups, states, choice, group[0].log.info):
             yield CellTrainer(group, replace(choice, together=True))
         else:
             yield from (CellTrainer([run], choice) for run in group)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from bench.engine.backends import BACKENDS, COHORTS, GRAPHS
+from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.groups import Groups
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
@@ -23,6 +24,7 @@ class EngineChoice:
 
     `together`: the clients of all seeds are trained in one cohort. `most_rows`: the largest number of clients that are
     computed at once, if memory did not suffice for all. `im2col`: convolutions of few channels are matrix products.
+    `by_row`: each client of a cohort has hyper-parameters of its own.
     """
 
     backend: str = "loop"
@@ -31,6 +33,7 @@ class EngineChoice:
     channels_last: bool = False
     most_rows: Count | None = None
     im2col: bool = False
+    by_row: bool = False
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
@@ -40,8 +43,8 @@ class EngineChoice:
     def from_json(cls, values: Any) -> "EngineChoice":
         """The choice that `as_json` described; a ValueError for anything else."""
         fields = asdict(cls()).keys()
-        # Checkpoints of earlier versions have neither `most_rows` nor `im2col`.
-        is_choice = isinstance(values, dict) and {*values, "most_rows", "im2col"} == fields
+        later = {"most_rows", "im2col", "by_row"}  # checkpoints of earlier versions do not have them
+        is_choice = isinstance(values, dict) and {*values, *later} == fields
         if not is_choice or not isinstance(values["backend"], str) or values["backend"] not in BACKENDS:
             raise ValueError(f"not a choice of the engine: {values}")
         try:
@@ -64,6 +67,8 @@ class EngineChoice:
         layout = None if batched else "channels_last" if self.channels_last else "contiguous"
         convolution = None if not batched else "im2col" if self.im2col else "grouped"
         given = ((settings.backend, self.backend), (settings.layout, layout), (settings.convolution, convolution))
+        if batched and self.by_row != (settings.values == "by_row"):
+            return False
         return all(actual is None or fixed in ("auto", actual) for fixed, actual in given)
 
     def prepare(self, objectives: Sequence[Objective]) -> Backend:
@@ -72,6 +77,8 @@ class EngineChoice:
         for objective in objectives:
             objective.channels_last, objective.im2col = self.channels_last, self.im2col
         backend = BACKENDS[self.backend]()
+        if isinstance(backend, Cohort):
+            backend.by_row = self.by_row
         return backend if self.most_rows is None else Groups(backend, self.most_rows)
 
     def simpler(self) -> "EngineChoice | None":
@@ -91,7 +98,7 @@ class EngineChoice:
         return replace(self, most_rows=half) if half > 1 else self._loop()
 
     def _loop(self) -> "EngineChoice":
-        return replace(self, backend="loop", most_rows=None, im2col=False)
+        return replace(self, backend="loop", most_rows=None, im2col=False, by_row=False)
 
     def __str__(self) -> str:
         parts = [
@@ -99,6 +106,7 @@ class EngineChoice:
             "seeds together" * self.together,
             "channels-last" * self.channels_last,
             "im2col" * self.im2col,
+            "values by row" * self.by_row,
         ]
         if self.most_rows is not None:
             parts.append(f"at most {self.most_rows} clients at once")

@@ -78,13 +78,14 @@ def train_runs(
     budgets: Budgets | None = None,
     on_round: OnRoundOfRun | None = None,
 ) -> list[RunDirectory]:
-    """Train runs that differ in their seeds only, each into its own folder. Interrupted runs are resumed.
+    """Train runs that can share a cohort (`same_cohort`), such as all seeds of a cell, each into its own folder.
 
-    A finished run is left as it is; one that another experiment of the same results has finished is taken. A
-    `UserError` if a folder holds the run of another configuration; with `replace`, a run of another configuration, of
-    other code or of other data is trained again, and the old one is removed when the new one is complete. `budgets`:
-    the memory for the client states of each run, by default the configuration's; states beyond it are stored in a file,
-    which changes no number. `on_round` receives the measurements of each round that is trained.
+    Interrupted runs are resumed. A finished run is left as it is; one that another experiment of the same results has
+    finished is taken. A `UserError` if a folder holds the run of another configuration; with `replace`, a run of
+    another configuration, of other code or of other data is trained again, and the old one is removed when the new one
+    is complete. `budgets`: the memory for the client states of each run, by default the configuration's; states beyond
+    it are stored in a file, which changes no number. `on_round` receives the measurements of each round that is
+    trained.
     """
     missing = list[tuple[RunConfig, Path]]()
     for config, folder in zip(configs, folders, strict=True):

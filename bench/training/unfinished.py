@@ -1,5 +1,7 @@
-"""Training of a run up to a round: it stays unfinished, and goes on from there at the next call."""
+"""Training of runs up to a round: they stay unfinished, and go on from there at the next call."""
 
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,27 +11,53 @@ from bench.experiments.run_config import RunConfig
 from bench.host.progress import Timer, silent
 from bench.training.choices import trainers
 from bench.training.directories.open_runs import open_runs
+from bench.training.training_run import TrainingRun
 
 
 class Trained(NamedTuple):
-    """The metrics of each finished round, and the seconds of training and evaluation of all of them."""
+    """The metrics of each finished round, and the seconds of training and evaluation of all of them.
+
+    `cpu_seconds`: the processor time of this call for the run, an equal part of that of each round of its company.
+    """
 
     rows: list[dict[str, Any]]
     seconds: float
+    cpu_seconds: float
 
 
-def train_to(config: RunConfig, folder: Path, last: int, device: torch.device) -> Trained:
-    """Train a run up to the round `last`, or until it diverges, and write a checkpoint next to `folder`.
+def train_to(configs: Sequence[RunConfig], folders: Sequence[Path], last: int, device: torch.device) -> list[Trained]:
+    """Train runs up to the round `last`, or until they diverge, and write a checkpoint next to each folder.
 
-    A run that was killed on the way goes on from its last checkpoint. Errors as those of `train_runs`.
+    Runs for which `same_cohort` holds are trained in one cohort if the engine has their values by row, else one by one.
+    Runs that were killed on the way go on from their last checkpoints; those that are behind catch up first. Errors as
+    those of `train_runs`.
     """
-    with open_runs([(config, folder)], device, silent) as [run]:
-        if not run.ended and run.state.round < last:
-            [trainer] = trainers([run])
-            checkpoints = Timer(config.engine.checkpoint_seconds)
-            while not run.ended and run.state.round < last:
-                run.record(trainer.train_round([run])[0])
+    with open_runs(list(zip(configs, folders, strict=True)), device, silent) as runs:
+        spent = dict.fromkeys(runs, 0.0)
+        unfinished = [run for run in runs if _is_due(run, last)]
+        checkpoints = Timer(configs[0].engine.checkpoint_seconds)
+        for trainer in trainers(unfinished) if unfinished else ():
+            for due in _due_runs(trainer.runs, last):
+                began = time.process_time()
+                for run, result in zip(due, trainer.train_round(due), strict=True):
+                    run.record(result)
                 if checkpoints.is_due():
-                    run.write_checkpoint()
-            run.write_checkpoint()
-        return Trained(run.rows, run.seconds)
+                    for run in trainer.runs:
+                        run.write_checkpoint()
+                for run in due:
+                    spent[run] += (time.process_time() - began) / len(due)
+            for run in trainer.runs:
+                run.write_checkpoint()
+        return [Trained(run.rows, run.seconds, spent[run]) for run in runs]
+
+
+def _is_due(run: TrainingRun, last: int) -> bool:
+    """Whether a run has rounds to train."""
+    return not run.ended and run.state.round < last
+
+
+def _due_runs(runs: Sequence[TrainingRun], last: int) -> Iterator[list[TrainingRun]]:
+    """The runs that train their next round together, for each round."""
+    while due := [run for run in runs if _is_due(run, last)]:
+        earliest = min(run.state.round for run in due)
+        yield [run for run in due if run.state.round == earliest]

@@ -45,7 +45,7 @@ def _result(search: CellSearch, step: Step, device: torch.device) -> Result:
     """Train a trial up to its next rung."""
     trial, began, code = search.trials[step.trial], time.perf_counter(), code_fingerprint()
     try:
-        trained = train_to(trial.run, search.run_folder(trial), search.rungs[step.rung], device)
+        [trained] = train_to([trial.run], [search.run_folder(trial)], search.rungs[step.rung], device)
     except FailingCodeError as error:
         before = search.results[Step(step.trial, step.rung - 1)].seconds if step.rung else 0.0
         return Result(FAILED, None, before + time.perf_counter() - began, code, str(error))

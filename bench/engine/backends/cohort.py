@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from bench.engine.backends.inputs import RoundInputs, RoundPlan, RoundShape
+from bench.engine.backends.inputs import RoundInputs, RoundPlan, RoundShape, with_own_values
 from bench.engine.backends.prepared import Prepared
 from bench.engine.backends.rows import Rows, apply, concatenate, leaves, take, to_device
 from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe, after_the_start
@@ -25,12 +25,17 @@ from bench.models.network import Variables
 
 
 class Cohort:
-    """The back end with one batched call for all clients of one federation, or of several with different seeds."""
+    """The back end with one batched call for all clients of one federation, or of several.
+
+    These differ in their seeds; if `by_row`, also in learning rates, and in the values of row_values.py. The choice
+    changes a run's rounding, so it must not depend on which runs are trained together.
+    """
 
     warm_up: int = 1
 
     def __init__(self) -> None:
-        self._prepared = Prepared(_groups)
+        self.by_row = False
+        self._prepared = Prepared(self._groups)
 
     def prepare(self, local: LocalTraining, works: Sequence[LocalWork]) -> None:
         """See `Backend`."""
@@ -49,6 +54,21 @@ class Cohort:
             found |= zip(group.rows, self.compute(local, inputs), strict=True)
         return [found[row] for row in range(len(works))]
 
+    def _groups(self, local: LocalTraining, works: Sequence[LocalWork]) -> "list[_Group]":
+        """The works in descending order of their numbers of steps; those with the same names of states form a group."""
+        starts = [work.start(own.method) for work, own in zip(works, with_own_values(local, works), strict=True)]
+        groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        for row in sorted(range(len(works)), key=lambda row: -len(works[row].batches)):
+            groups[tuple(sorted(starts[row]))].append(row)  # some methods have a state only from the second round on
+        return [
+            _Group(
+                rows,
+                [starts[row] for row in rows],
+                RoundPlan.of(local, [works[row] for row in rows], by_row=self.by_row),
+            )
+            for rows in groups.values()
+        ]
+
     def compute(self, local: LocalTraining, inputs: RoundInputs) -> list[LocalResult]:
         """The results of the rows."""
         computation = CohortRound(local, inputs.shape, self.mapped)
@@ -66,18 +86,6 @@ class _Group:
     rows: list[int]
     starts: list[Rows]
     plan: RoundPlan
-
-
-def _groups(local: LocalTraining, works: Sequence[LocalWork]) -> list[_Group]:
-    """The works in descending order of their numbers of steps; those with the same names of states form a group."""
-    starts = [work.start(local.method) for work in works]
-    groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-    for row in sorted(range(len(works)), key=lambda row: -len(works[row].batches)):
-        groups[tuple(sorted(starts[row]))].append(row)  # some methods have a state only from the second round on
-    return [
-        _Group(rows, [starts[row] for row in rows], RoundPlan.of(local, [works[row] for row in rows]))
-        for rows in groups.values()
-    ]
 
 
 class CohortRound:
@@ -133,9 +141,7 @@ class CohortRound:
     def start(self, inputs: RoundInputs, rows: Rows, state: Rows) -> Rows:
         """What the first step begins with: `w`, `loss`, `scratch`, `state`, `upload`."""
 
-        local = self._in_round(inputs)
-
-        def of_a_client(client: ClientRound, _: Rows) -> Rows:
+        def of_a_client(local: LocalTraining, client: ClientRound, _: Rows) -> Rows:
             for component in local.method:
                 component.start(client)
             w = client.w_global
@@ -147,9 +153,9 @@ class CohortRound:
         self, inputs: RoundInputs, rows: Rows, carried: Rows, batch: Rows, number: int | Tensor
     ) -> tuple[Rows, int]:
         """What the next step begins with, and the number of gradients in this step, which has this number."""
-        calls, local = 0, self._in_round(inputs)
+        calls = 0
 
-        def of_a_client(client: ClientRound, carried: Rows, batch: Rows) -> Rows:
+        def of_a_client(local: LocalTraining, client: ClientRound, carried: Rows, batch: Rows) -> Rows:
             nonlocal calls
             client.step = number
             gradient = _DrawnGradient(local, client, batch)
@@ -162,9 +168,7 @@ class CohortRound:
     def finish(self, inputs: RoundInputs, rows: Rows, carried: Rows) -> Rows:
         """The results after the last step."""
 
-        local = self._in_round(inputs)
-
-        def of_a_client(client: ClientRound, carried: Rows) -> Rows:
+        def of_a_client(local: LocalTraining, client: ClientRound, carried: Rows) -> Rows:
             for component in local.method:
                 component.finish(carried["w"], client)
             model = local.method.correction.uploaded_model(carried["w"], client)
@@ -177,13 +181,17 @@ class CohortRound:
     def _each(
         self, inputs: RoundInputs, function: Callable[..., Rows], rows: Rows, carried: Rows, *others: Rows
     ) -> Rows:
-        """The function of a client, applied to the clients of all rows; gradients before the first step are counted."""
+        """The function of a client, applied to the clients of all rows; gradients before the first step are counted.
+
+        It gets the local training with the values of the row, the client, and what is given of its row.
+        """
         before, calls = Counter(self._before), 0
 
         def of_a_row(row: Rows, carried: Rows, *others: Rows) -> Rows:
             nonlocal calls
             calls += 1
-            return function(self._client(inputs, row, carried), carried, *others)
+            local = self.local.with_values({**inputs.rate, **row}["values"])
+            return function(local, self._client(local, inputs, row, carried), carried, *others)
 
         ends = self._mapped(of_a_row, rows, carried, *others)
         self._before = Counter({k: before[k] + (count - before[k]) // calls for k, count in self._before.items()})
@@ -244,7 +252,7 @@ class CohortRound:
             parts.append(part)
         return take(concatenate(parts), places["back"])
 
-    def _client(self, inputs: RoundInputs, row: Rows, carried: Rows) -> ClientRound:
+    def _client(self, local: LocalTraining, inputs: RoundInputs, row: Rows, carried: Rows) -> ClientRound:
         broadcast = inputs.broadcast if self.shape.shared else row["broadcast"]
         client = ClientRound(
             seed=0,
@@ -254,17 +262,17 @@ class CohortRound:
             received=broadcast["vectors"],
             state=dict(carried["state"]),
             first_time=row["first_time"],
-            lr=inputs.rate["lr"],
+            lr={**inputs.rate, **row}["lr"],
             steps=row["steps"],
             full_rate_steps=row["full_rate_steps"],
             participants=row["participants"],
-            layout=self.local.objective.layout,
-            input_shape=self.local.input_shape,
-            full_gradient=lambda w: self._full_gradient(w, client, inputs, row["row"]),
+            layout=local.objective.layout,
+            input_shape=local.input_shape,
+            full_gradient=lambda w: self._full_gradient(w, local, client, inputs, row["row"]),
             mini_batch_gradient=(
                 after_the_start
                 if "w" in carried
-                else lambda w, step: self._mini_batch_gradient(w, step, client, inputs, row["row"])
+                else lambda w, step: self._mini_batch_gradient(w, step, local, client, inputs, row["row"])
             ),
             noise=row["noise"],
             scratch=dict(carried["scratch"]),
@@ -272,7 +280,9 @@ class CohortRound:
         )
         return client
 
-    def _full_gradient(self, w: Tensor, client: ClientRound, inputs: RoundInputs, row: Tensor) -> Tensor:
+    def _full_gradient(
+        self, w: Tensor, local: LocalTraining, client: ClientRound, inputs: RoundInputs, row: Tensor
+    ) -> Tensor:
         """∇F_i(w) over all of the client's data. Each batch is prepared for all rows; the client selects its row."""
         if not any(component.needs_full_gradient() for component in self.local.method):
             raise CannotBatchError("a component that calls full_gradient must declare takes_full_gradient = True")
@@ -281,7 +291,7 @@ class CohortRound:
         if not inputs.passes:
             raise CannotBatchError("in a CUDA graph, full gradients are possible at the start of a round only")
         total, w = torch.zeros_like(w), of_its_own(w, client)
-        rows, local = len(self.shape.passes), self._in_round(inputs)
+        rows = len(self.shape.passes)
         for k in range(len(inputs.passes["index"])):
             size = max(sizes[k] for sizes in self.shape.passes if k < len(sizes))
             own = _cut(inputs.passes, k, rows, size)
@@ -291,7 +301,7 @@ class CohortRound:
         return total
 
     def _mini_batch_gradient(
-        self, w: Tensor, step: int, client: ClientRound, inputs: RoundInputs, row: Tensor
+        self, w: Tensor, step: int, local: LocalTraining, client: ClientRound, inputs: RoundInputs, row: Tensor
     ) -> Tensor:
         """∇F_i(w) on the mini-batch of a local step; zero if the client has fewer steps, because its weights are."""
         if not any(component.takes_mini_batch_gradient for component in self.local.method):
@@ -306,11 +316,7 @@ class CohortRound:
         rows, sizes = len(self.shape.batches), self.shape.sizes(step)
         own = _cut(inputs.steps, step, rows, max(sizes))
         batch = self.batch(own, take(inputs.dropout.get(step, {}), slice(rows)))
-        return _DrawnGradient(self._in_round(inputs), client, _of_row(batch, row))(of_its_own(w, client))
-
-    def _in_round(self, inputs: RoundInputs) -> LocalTraining:
-        """Local training with the hyper-parameters of the round."""
-        return self.local.with_values(inputs.rate["values"])
+        return _DrawnGradient(local, client, _of_row(batch, row))(of_its_own(w, client))
 
     @staticmethod
     def _carried(client: ClientRound, w: Tensor, loss: Tensor) -> Rows:

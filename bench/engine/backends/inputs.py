@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bench.engine.backends.rows import Rows, stack, to_device
 from bench.engine.local import AUGMENTATION, AUGMENTATION_OF_PASS, LocalTraining, LocalWork
 from bench.engine.objective import dropout_shapes
+from bench.methods.base import CannotBatchError, RoundValues
 from bench.models.dropout import KeyedDraws
 from bench.numerics.streams import torch_seed
 
@@ -51,6 +52,7 @@ class RoundPlan:
     """The part of a round's inputs that does not depend on the models: which samples, and random numbers.
 
     `rows` and `rate` are described in `ClientRound`, `values` in `LocalWork`; `steps` and `passes` in `RoundInputs`.
+    `lr` and `values` belong to `rate`, which is the same for all rows, or to `rows`, with one number `[R]` per row.
     """
 
     shape: RoundShape
@@ -60,10 +62,16 @@ class RoundPlan:
     passes: Rows
 
     @classmethod
-    def of(cls, local: LocalTraining, works: Sequence[LocalWork]) -> "RoundPlan":
-        """The plan for works in descending order of their numbers of steps."""
+    def of(cls, local: LocalTraining, works: Sequence[LocalWork], *, by_row: bool = False) -> "RoundPlan":
+        """The plan for works in descending order of their numbers of steps.
+
+        `by_row`: each row has a learning rate and values of its own. Otherwise a `CannotBatchError` if they differ.
+        """
         first, dtype = works[0], local.objective.dtype
-        local = local.with_values(first.values)
+        if not by_row and any((work.lr, work.own) != (first.lr, first.own) for work in works):
+            raise CannotBatchError("runs with different hyper-parameters need values by row")
+        own = with_own_values(local, works)
+        local = own[0]
         takes_pass = any(component.needs_full_gradient() for component in local.method)
         shape = RoundShape(
             batches=tuple(tuple(map(len, work.batches)) for work in works),
@@ -75,23 +83,39 @@ class RoundPlan:
                 "first_time": torch.tensor([work.first_time for work in works]),
                 "steps": torch.tensor([len(sizes) for sizes in shape.batches], dtype=dtype),
                 "full_rate_steps": torch.tensor(
-                    [local.full_rate_steps(len(sizes)) for sizes in shape.batches], dtype=dtype
+                    [one.full_rate_steps(len(sizes)) for one, sizes in zip(own, shape.batches, strict=True)],
+                    dtype=dtype,
                 ),
                 "participants": torch.tensor([work.participants for work in works], dtype=dtype),
-                "noise": stack([work.noise(local.method) for work in works]),
+                "noise": stack([work.noise(one.method) for work, one in zip(works, own, strict=True)]),
             },
-            "rate": {
-                "lr": torch.tensor(first.lr, dtype=dtype),
-                "round": torch.tensor(first.round, dtype=dtype),
-                "values": {
-                    slot: {name: torch.tensor(value, dtype=dtype) for name, value in own.items()}
-                    for slot, own in first.values.items()
-                },
-            },
+            "rate": {"round": torch.tensor(first.round, dtype=dtype)},
             "steps": _batches(local, works, shape.batches, AUGMENTATION),
             "passes": _batches(local, works, shape.passes, AUGMENTATION_OF_PASS) if takes_pass else {},
         }
+        if by_row:
+            host["rows"] |= stack([_rate(work.lr, work.all_values, dtype) for work in works])
+        else:
+            host["rate"] |= _rate(first.lr, first.values, dtype)
         return cls(shape, **to_device(host, local.objective.device))
+
+
+def _rate(lr: float, values: RoundValues, dtype: torch.dtype) -> Rows:
+    """A learning rate and values of hyper-parameters as tensors of one number."""
+    numbers = {slot: {name: torch.tensor(v, dtype=dtype) for name, v in own.items()} for slot, own in values.items()}
+    return {"lr": torch.tensor(lr, dtype=dtype), "values": numbers}
+
+
+def with_own_values(local: LocalTraining, works: Sequence[LocalWork]) -> list[LocalTraining]:
+    """The local training of each work, with the values of its run and its round."""
+    known: dict[tuple[int, int], LocalTraining] = {}
+    found = []
+    for work in works:
+        key = id(work.own), id(work.values)
+        if key not in known:
+            known[key] = local.with_values(work.all_values)
+        found.append(known[key])
+    return found
 
 
 @dataclass(frozen=True)

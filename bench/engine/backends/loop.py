@@ -45,7 +45,7 @@ class Loop:
         teachers = len(local.method.loss.active_teachers())
         results: list[LocalResult] = []
         for work, batches in zip(works, self._prepared.take(local, works), strict=True):
-            local = local.with_values(work.values)  # the same for all works, which belong to one round
+            local = local.with_values(work.all_values)
             method = local.method
             data = _ClientData(local, work, batches)
             client = data.client_round()

@@ -7,10 +7,9 @@ The paper's u_i is −λ H_i, and its 1/β is λ. The pull towards the teacher i
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from bench.methods.base import ClientRound
+from bench.methods.base import ClientRound, plus
 from bench.methods.corrections.dyn import DynamicRegulariser
 
 
@@ -24,7 +23,7 @@ class DualOnly(DynamicRegulariser):
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g + λ H_i."""
-        return torch.add(g, client.state["H"], alpha=self.lam)
+        return plus(g, client.state["H"], self.lam)
 
     def proximal(self) -> float:
         """0: q has no term in w."""

@@ -7,11 +7,10 @@ The paper writes −λ H_i as the gradient memory of client i.
 
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Correction
+from bench.methods.base import ClientRound, Correction, plus
 from bench.methods.marks import Search, Shared
 
 ServerDual = Annotated[Literal["all", "active"], Shared()]
@@ -40,7 +39,7 @@ class DynamicRegulariser(Correction):
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g + λ (H_i + w − w^t)."""
-        return torch.add(g, w, alpha=self.lam).add_(client.scratch["constant_pull"])
+        return plus(g, w, self.lam).add_(client.scratch["constant_pull"])
 
     def proximal(self) -> float:
         """λ."""

@@ -5,11 +5,10 @@ q = g + λ (w − w^t)
 
 from typing import Annotated, ClassVar
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Correction
+from bench.methods.base import ClientRound, Correction, plus
 from bench.methods.marks import Neutral, Search
 
 
@@ -25,7 +24,7 @@ class Prox(Correction):
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g + λ (w − w^t)."""
-        return torch.add(g, w - client.w_global, alpha=self.lam)
+        return plus(g, w - client.w_global, self.lam)
 
     def proximal(self) -> float:
         """λ."""

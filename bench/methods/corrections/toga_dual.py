@@ -9,11 +9,10 @@ FedDyn takes 1/N.
 
 from typing import Annotated, ClassVar
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound
+from bench.methods.base import ClientRound, plus
 from bench.methods.common.last_update import UsesLastUpdate
 from bench.methods.corrections.dyn import DynamicRegulariser
 from bench.methods.marks import Neutral, Search
@@ -30,4 +29,4 @@ class CorrectedDual(UsesLastUpdate, DynamicRegulariser):
 
     def constant_pull(self, client: ClientRound) -> Tensor:
         """λ (H_i − w^t) + βA."""
-        return torch.add(super().constant_pull(client), client.received["A"], alpha=self.beta)
+        return plus(super().constant_pull(client), client.received["A"], self.beta)

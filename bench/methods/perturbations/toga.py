@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, along
+from bench.methods.base import ClientRound, Gradient, Perturbation, along, plus
 from bench.methods.common.last_update import UsesLastUpdate
 from bench.methods.marks import Neutral, Radius, Scheduled, Search
 
@@ -36,7 +36,7 @@ class TOGA(UsesLastUpdate, Perturbation):
         r = torch.zeros_like(w) if self.direction == "neighbour" else gradient(w)
         if self.direction != "local" and "neighbour" in client.scratch:
             r = r + client.scratch["neighbour"]
-        return along(torch.add(r, client.received["A"], alpha=self.kappa), self.rho)
+        return along(plus(r, client.received["A"], self.kappa), self.rho)
 
     def gradient(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """∇F_i(w + δ), which is g′ in the next step."""

@@ -89,7 +89,7 @@ def open_runs(
 
 
 def _set_ups(configs: Sequence[RunConfig], device: torch.device) -> list[RunSetup]:
-    """The set-ups of runs that differ in their seeds only."""
+    """The set-ups of runs with the same data set."""
     if configs:
         check_before_loading(configs[0], data_root())
     return [RunSetup.build(config, device) for config in configs]

@@ -162,7 +162,7 @@ class Unit:
             outcome, reason, seconds, rounds = FAILED, str(trained), 0.0, 0
             if isinstance(trained, Trained):
                 last = trained.rows[-1]
-                outcome, reason, seconds, rounds = TRAINED, "", trained.seconds, last["round"]
+                outcome, reason, seconds, rounds = TRAINED, "", trained.cpu_seconds, last["round"]
                 if last["diverged"]:
                     outcome, reason = DIVERGED, f"diverged in round {last['round']}"
                 else:
@@ -214,14 +214,16 @@ def words(result: Result) -> str:
 def train_batch(
     runs: Sequence[RunConfig], folders: Sequence[Path], device: torch.device
 ) -> list[Trained | FailingCodeError]:
-    """Train trials to their end; the error of user-defined code counts as a result."""
-    found: list[Trained | FailingCodeError] = []
-    for run, folder in zip(runs, folders, strict=True):
-        try:
-            found.append(train_to(run, folder, run.training.rounds, device))
-        except FailingCodeError as error:
-            found.append(error)
-    return found
+    """Train trials to their end, in one cohort as far as they can share one.
+
+    The error of user-defined code counts as a result: to find the trial to which it belongs, each is trained alone.
+    """
+    try:
+        return list(train_to(runs, folders, runs[0].training.rounds, device))
+    except FailingCodeError as error:
+        if len(runs) == 1:
+            return [error]
+    return [result for one in zip(runs, folders, strict=True) for result in train_batch([one[0]], [one[1]], device)]
 
 
 def _result(row: dict[str, Any]) -> Result:

@@ -11,7 +11,7 @@ EXPERIMENT: dict[str, Any] = {
     "model": {"name": "mlp", "hidden": []},
     "training": {"rounds": 4, "local_steps": 2, "batch_size": 8, "lr": 0.1, "lr_decay": 0.9, "aggregation": "uniform"},
     "evaluation": {"every": 2},
-    "engine": {"backend": "cohort", "seeds": "together"},
+    "engine": {"backend": "cohort", "seeds": "together", "values": "by_row"},
     "report": "last",
     "grid": {
         "partition": [{"name": "iid", "clients": 4}],
