@@ -47,6 +47,8 @@ def fitted_ranking(grid: str) -> Part:
     least = stored.protocol.fitted.least
     found = list(tables.of_methods(methods(stored.units, least), least))
     sentences = []
+    if len(stored.references):
+        found.append(tables.of_references(stored.references))
     for name, units in stored.contrasts.items():
         found += [*tables.of_contrast(name, units)]
         sentences.append(f"The contrast {name} has no gate: its labels are not all true.")

@@ -3,6 +3,7 @@
 results/baselines/EXPERIMENT        runs with winning values of a setting, all tuning seeds
 results/baselines/EXPERIMENT_x      runs with the same training seeds and the values of the next tuning seed
 results/baselines/EXPERIMENT_NAME   rows of equal compute of the bases; NAME is an entry of the protocol's `beside`
+results/baselines/REFERENCE         runs of an experiment with its own values, such as at one client
 results/baselines/GRID/search.csv   all trials of the searches
 """
 
@@ -19,6 +20,7 @@ from analysis.comparison.adding import add
 from analysis.comparison.baselines import RUNS, load
 from analysis.comparison.flat.search import add_search, load_search, winners
 from analysis.comparison.flat.units import units
+from analysis.comparison.run_table import finished_runs
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.experiments.results import ResultPaths
@@ -79,6 +81,13 @@ class Stored:
         return {name: units(runs, self.protocol.fitted.least) for name, runs in found.items() if len(runs)}
 
     @cached_property
+    def references(self) -> pd.DataFrame:
+        """The runs of experiments with their own values."""
+        sources = map(self.searched.source, self.protocol.references.values())
+        found = [runs for source in sources if len(runs := self._of(load_experiment(source).name))]
+        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+    @cached_property
     def trials(self) -> pd.DataFrame | None:
         """The trials of the searches; None if none are stored."""
         return load_search(self.protocol.name, self._place(self.protocol.name))
@@ -121,6 +130,10 @@ def store(
     for file in sorted(ResultPaths(results).search(name_of_grid).glob("*.yaml")):
         if (name := grid_of(file.stem)) is not None:
             by_grid[name].append(RequestedExperiment(str(file), results, {}))
+    for source in map(searched.source, searched.protocol.references.values()):
+        reference = RequestedExperiment(source, results, {})
+        if finished_runs(reference):
+            by_grid[reference.experiment.name].append(reference)
     with_analyses = {experiment.name for experiment in searched.experiments.values()} if analyses else set()
     for name, requests in by_grid.items():
         try:

@@ -119,6 +119,20 @@ def of_contrast(name: str, units: pd.DataFrame) -> Iterator[ReportTable]:
         yield ReportTable(f"{name}_{_slug(setting)}", caption, header, tuple(cells), means, report=REPORT)
 
 
+def of_references(runs: pd.DataFrame) -> ReportTable:
+    """Means over seeds of experiments with their own values."""
+    columns = ["train_accuracy", "validation_accuracy", "test_accuracy", "generalisation_gap"]
+    groups = runs.groupby(["experiment", "method", "title"], sort=False)
+    means = groups[columns].mean().join(groups.size().rename("seeds")).reset_index()
+    cells = [
+        (f"{row['title']} ({row['experiment']})", str(row["seeds"]), *(number(row[name], ".1f") for name in columns))
+        for row in means.to_dict("records")
+    ]
+    header = ("method (experiment)", "seeds", "training (%)", "validation (%)", "test (%)", "gap")
+    caption = Caption.of("References", "Means over training seeds, with values that were not searched.", [])
+    return ReportTable("references", caption, header, tuple(cells), means, report=REPORT)
+
+
 def of_speed(table: pd.DataFrame) -> Iterator[ReportTable]:
     """Rounds and traffic until the training data are fitted, in each setting."""
     header = ("method", "tuning seeds", "rounds to fit", "MB to fit", "test at the end (%)")

@@ -12,6 +12,7 @@ from analysis.comparison.flat.parts import PARTS
 from analysis.comparison.flat.search import add_search, load_search, winners
 from analysis.comparison.flat.stored import Stored, grid_of, store
 from analysis.comparison.report.text import as_text
+from analysis.planning.compared_method import ComparedMethod
 from bench.code.trusted_code import trust
 from bench.files.csv_json import write_checked_csv
 from bench.host.progress import silent
@@ -21,6 +22,7 @@ from bench.training.run_directory import RunDirectory
 from bench.tuning.protocol.queue import Queue, work
 from bench.tuning.protocol.reading import Grid
 from bench.tuning.protocol.units import Units
+from fedflat.cli.comparing import compare
 from fedflat.conformance.template import write_template
 from tests.bench.tuning import tiny_protocol as tiny
 
@@ -34,7 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     methods = {"fedsam": tiny.PROTOCOL["methods"]["fedsam"]}
     file = tiny.write(folder / "grid", methods=methods, pairs={"ten": [["fedsam", "fedavg"]]})
     queue = Queue(Units(Grid.read(str(file)), folder / "results"))
-    names = ["main.ten", "main.beside", "main.itself", "noise"]
+    names = ["main.ten", "main.beside", "main.itself", "noise", "central"]
     assert work(queue.named(names), prepare_device("cpu", 1, silent), silent)
     store(str(file), folder / "results", folder / "results/baselines", progress=silent)
     return folder
@@ -53,6 +55,7 @@ def test_the_runs_of_a_search_are_stored_by_kind(searched: Path) -> None:
     assert set(stored.units["method"]) == {"fedavg", "fedsam"}
     assert set(stored.crossed["seed"]) == {0, 1, 2, 3}
     assert {name: set(units["method"]) for name, units in stored.beside.items()} == {"k2": {"fedavg"}, "t2": {"fedavg"}}
+    assert stored.references["method"].tolist() == ["fedsam", "fedsam"]
     assert stored.contrasts["noise"]["train_true_accuracy"].notna().all()
 
 
@@ -165,3 +168,20 @@ def test_a_page_without_stored_results_says_so(tmp_path: Path, monkeypatch: pyte
 def test_experiments_of_a_search_belong_to_grids() -> None:
     names = ("flat1d_t1000", "flat1d_x1001", "flat1d_k2_t1000", "flat1d_a01_x1000", "flat1d")
     assert [grid_of(name) for name in names] == ["flat1d", "flat1d_x", "flat1d_k2", "flat1d_a01_x", None]
+
+
+def test_snakemake_names_the_command_for_a_grid_with_a_protocol() -> None:
+    with pytest.raises(UserError, match=r"fedflat compare mine\.py --grid flat1d"):
+        ComparedMethod.of({"method": "mine.py", "grid": "flat1d"}, Path("results"), {})
+
+
+def test_before_a_base_is_stored_a_method_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tiny.write(tmp_path / "empty")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="no search of fedavg, the base of fedlesam, is stored"):
+        _ = ComparedByProtocol.of("fedlesam", str(file), Path("results")).seeds
+
+
+def test_what_a_protocol_decides_is_no_option() -> None:
+    with pytest.raises(UserError, match="--metric: a grid with a protocol compares test accuracies"):
+        compare("mine.py", "flat1d", metric="lambda_max")
