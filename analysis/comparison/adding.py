@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
     An analysis is required for all cells if the analyses.yaml of the experiment, or of one that it extends, names it,
     or if it is computed for some cells. Without `analyses`, the columns of analyses are empty. Of an experiment with
     tuned values, cells that were not searched are left out: their values are those of the experiment that it extends.
-    Of a search by a protocol, which goes on, cells without all runs are left out.
+    Of a search by a protocol, which goes on, cells without all runs are left out, and analyses may be missing.
     """
     experiment = requested.experiment
     runs = finished_runs(requested)
@@ -142,8 +142,8 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
             f"'{requested.results}'; train them with: {requested.snakemake(f'{requested.target}_runs')}"
         )
     require_all_rounds(runs)
-    if analyses:
-        _check_analyses(requested, {run.address.path for run in runs})
+    if analyses and not goes_on:
+        _check_analyses(requested)
     table = run_table(requested, runs, analyses=analyses)
     check_accuracies(table, f"experiment {experiment.name}")
     check_comparable(table, f"experiment {experiment.name}")
@@ -164,14 +164,13 @@ def _complete_cells(requested: RequestedExperiment, runs: Sequence[FinishedRun])
     return {cell.address for cell in requested.experiment.cells().values() if counts[cell.address] == len(cell.runs)}
 
 
-def _check_analyses(requested: RequestedExperiment, paths: Collection[str]) -> None:
-    """A `UserError` if an analysis is missing in some of these cells to which it applies, but is named, or computed in
-    others."""
+def _check_analyses(requested: RequestedExperiment) -> None:
+    """A `UserError` if an analysis is missing in cells to which it applies, but is named, or computed in others."""
     files = [file.with_name("analyses.yaml") for file in experiment_files(requested.name_or_file)]
     named = {key for file in files if file.is_file() for key in read_yaml(file)}
     for name in dict.fromkeys(ANALYSED.values()):
         try:
-            cells = [CellAddress.of(path) for path in requested.analysed(name) if path in paths]
+            cells = [CellAddress.of(path) for path in requested.analysed(name)]
         except UserError:  # the runs do not save what it needs
             continue
         missing = [cell.path for cell in cells if not requested.tidy.path(name, cell).is_file()]

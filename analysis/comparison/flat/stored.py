@@ -122,7 +122,7 @@ def store(
     """Store what a search by a grid's protocol has found: its trials, and all runs of methods whose runs are finished.
 
     What is stored already is replaced. `folder`: that of all stored grids; None: results/baselines. `analyses`: whether
-    the analyses of the runs with winning values are stored, which must then be there for all of them.
+    the analyses of runs with winning values are stored, as far as they are computed.
     """
     searched = Grid.read(grid)
     name_of_grid = searched.protocol.name

@@ -15,8 +15,10 @@ from analysis.comparison.flat.regime import Regime
 from analysis.comparison.flat.search import winners
 from analysis.comparison.flat.speed import speed
 from analysis.comparison.flat.units import unit_curves, units
+from analysis.comparison.run_table import OF_FITTING
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR
 from analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
+from analysis.measures.fitting import fit_round
 from bench.input.errors import UserError
 from tests.analysis.comparison.flat_frames import LEVELS, SEEDS, protocol, runs
 from tests.places import ROOT
@@ -217,3 +219,13 @@ def test_bench1d_compares_the_speed_of_optimisation() -> None:
     cells = values.groupby(["partition", "participation", "method"])["end"].agg(lambda ends: (ends != "").any())
     assert (len(cells), cells.sum()) == (136, 60)
     assert values.loc[values["name"] == "lr", "value"].value_counts().iloc[:4].sum() == 120
+
+
+def test_the_first_fitted_evaluation_counts() -> None:
+    rounds, train = pd.Series([20, 40, 60]), pd.Series([98.9, 99.0 - 1e-12, 98.0])
+    assert fit_round(rounds, train) == 40
+    assert math.isnan(fit_round(rounds, pd.Series([98.9, math.nan, 98.0])))
+
+
+def test_grids_without_images_for_validation_have_no_columns_of_fitting() -> None:
+    assert not set(OF_FITTING) & set(load("quick", ROOT / "results" / "baselines" / "quick").runs)
