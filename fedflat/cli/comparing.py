@@ -94,7 +94,7 @@ def compare(
 
 def _searched(method: str, grid: str, results: Path, stored: Path | None) -> "Comparison":
     """The comparison of a method that is searched by a grid's protocol. `stored`: the folder of the grid's results."""
-    from analysis.comparison.flat.compared import ComparedByProtocol
+    from analysis.planning.compared_by_protocol import ComparedByProtocol
     from bench.host.torch_device import prepare_device
 
     compared = ComparedByProtocol.of(method, grid, results, None if stored is None else stored.parent)

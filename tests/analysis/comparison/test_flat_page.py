@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from analysis.comparison.baselines import load
-from analysis.comparison.flat.compared import ComparedByProtocol
 from analysis.comparison.flat.parts import PARTS
 from analysis.comparison.flat.search import add_search, load_search, winners
 from analysis.comparison.flat.stored import Stored, grid_of, store
 from analysis.comparison.report.text import as_text
+from analysis.planning.compared_by_protocol import ComparedByProtocol
 from analysis.planning.compared_method import ComparedMethod
 from bench.code.trusted_code import trust
 from bench.files.csv_json import write_checked_csv
