@@ -13,7 +13,18 @@ from typing import NoReturn
 
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
-from tests.benchmarks import hessian, high_resolution, landscape, large, planning, profile, scaling, small, whole
+from tests.benchmarks import (
+    hessian,
+    high_resolution,
+    landscape,
+    large,
+    planning,
+    profile,
+    scaling,
+    search,
+    small,
+    whole,
+)
 from tests.benchmarks.report import Report, Section, existing_report, number, write_report
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
@@ -27,6 +38,7 @@ SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
     "planning": planning.measure,
     "profile": lambda setting: [profile.measure(setting)],
     "scaling": scaling.measure,
+    "search": search.measure,
     "small": small.measure,
     "whole": whole.measure,
 }

@@ -103,6 +103,16 @@ class Whole:
 
 
 @dataclass(frozen=True)
+class Search:
+    """Trials of an experiment's methods."""
+
+    experiment: str
+    methods: tuple[str, ...]
+    trials: int
+    rounds: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Everything that `make bench` measures; `planning` are grids of at least so many cells, and their seeds.
 
@@ -120,6 +130,7 @@ class Sizes:
     landscape: Landscape
     whole: Whole
     planning: tuple[tuple[int, int], ...]
+    search: Search
 
 
 LARGE_COPY = 2**26
@@ -149,6 +160,7 @@ CPU = Sizes(
     Landscape(("lenet", "resnet18_gn"), 2000, points=3, repeats=5),
     Whole("lenet", ("fedavg",), 20, 5, 500, 10_000, 64, rounds=50, every=10, repeats=2),
     LARGE_GRIDS,
+    Search("flat1d", ("fedavg", "fedspeed"), trials=16, rounds=50),
 )
 GPU = Sizes(
     8192,
@@ -168,6 +180,7 @@ GPU = Sizes(
     Landscape(("lenet", "resnet18_gn"), 2000, points=256, repeats=3),
     Whole("lenet", ("fedavg", "fedsam"), 20, 5, 500, 10_000, 64, rounds=50, every=10, repeats=3),
     LARGE_GRIDS,
+    Search("flat1d", ("fedavg", "fedspeed"), trials=16, rounds=50),
 )
 QUICK = Sizes(
     1024,
@@ -184,6 +197,7 @@ QUICK = Sizes(
     Landscape(("lenet",), 500, points=2, repeats=2),
     Whole("lenet", ("fedavg",), 10, 5, 100, 1_000, 64, rounds=10, every=5, repeats=1),
     ((240, 1),),
+    Search("flat1d", ("fedavg",), trials=4, rounds=5),
 )
 TOY = Sizes(
     64,
@@ -197,4 +211,5 @@ TOY = Sizes(
     Landscape(("cnn_gn",), 20, points=2, repeats=1),
     Whole("lenet", ("fedsam",), 2, 1, 10, 10, 10, rounds=2, every=1, repeats=1),
     ((1, 2),),
+    Search("quick", ("fedsam",), trials=2, rounds=1),
 )

@@ -16,6 +16,7 @@ from tests.benchmarks.ours import VARIANTS
 from tests.benchmarks.passes import FEWEST, VectorTraffic, vectors_per_step
 from tests.benchmarks.process import Process
 from tests.benchmarks.report import PART, Report, Spread, Table, existing_report, write_report
+from tests.benchmarks.search import CONTENDERS
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.sizes import TOY
 from tests.benchmarks.workload import GRADIENTS, Workload
@@ -132,6 +133,12 @@ def test_scaling(setting):
 def test_small(setting):
     [rows] = measured("small", "Small models", setting)
     assert [row[:2] for row in rows] == [["mlp fedsam", "plain"], ["mlp fedsam", "FedFlat fp32"]]
+
+
+def test_search(setting):
+    [rows] = measured("search", "Trials of a search", setting)
+    assert [row[:2] for row in rows] == [["fedsam", name] for name in CONTENDERS]
+    assert all(row[2] > 0 for row in rows)
 
 
 def test_whole(setting):

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from bench.training.same_cohort import same_cohort
 from bench.tuning.protocol.plan import NEUTRAL, OfBase, OfMethod, Plan, Planned, Result, Values, best
 from bench.tuning.protocol.reading import Grid
 from bench.tuning.protocol.units import Units
+from bench.tuning.trials import with_values
 
 LR, DECAY, RHO = "training.lr", "training.weight_decay", "hyperparameters.rho"
 Score = Callable[[Values], float]
@@ -204,3 +206,14 @@ def test_a_base_of_which_nothing_is_fitted_still_has_a_best_two(units: Units) ->
         for k, planned in enumerate(base.batch("base", (), ()))
     ]
     assert [planned.taken for planned in method.batch(NEUTRAL, (), results)] == [15, 14]
+
+
+@pytest.mark.parametrize("label", ["fedasam", "fedgf", "fedtoga", "fedscam", "fedavg+swa"])
+def test_the_trials_of_a_batch_can_share_a_cohort(units: Units, label: str) -> None:
+    """Those of methods whose further values are others than the points'."""
+    unit = units.of("main", label, 1000)
+    results = of_method(units, label, middle)
+    for stage in ("points", "further"):
+        runs = [with_values(unit.base, r.values) for r in results if r.planned.stage == stage]
+        assert len({run.identity for run in runs}) == len(runs)
+        assert all(same_cohort(runs[0], run) for run in runs)
