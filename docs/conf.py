@@ -41,6 +41,7 @@ docs/running
 docs/tuning
 docs/clusters
 docs/results
+docs/flat1d
 docs/bench1d
 docs/comparison
 docs/study

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from analysis.comparison.run_table import (
     ANALYSED,
     CURVE_IDS,
     TUNED,
+    FinishedRun,
     curve_table,
     finished_runs,
     require_all_rounds,
     run_table,
 )
-from analysis.comparison.tuning.search_budgets import check_budgets
+from analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, CellAddress
 from bench.experiments.files import experiment_files, experiment_names, read_yaml
@@ -126,17 +128,21 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
     An analysis is required for all cells if the analyses.yaml of the experiment, or of one that it extends, names it,
     or if it is computed for some cells. Without `analyses`, the columns of analyses are empty. Of an experiment with
     tuned values, cells that were not searched are left out: their values are those of the experiment that it extends.
+    Of a search by a protocol, which goes on, cells without all runs are left out, and analyses may be missing.
     """
     experiment = requested.experiment
     runs = finished_runs(requested)
+    goes_on = experiment.tuned is not None and experiment.tuned.protocol is not None
+    if goes_on:
+        runs = [run for run in runs if run.address in _complete_cells(requested, runs)]
     planned = sum(len(cell.runs) for cell in experiment.cells().values())
-    if len(runs) < planned:
+    if not runs or (len(runs) < planned and not goes_on):
         raise UserError(
             f"{planned - len(runs)} of {planned} runs of experiment {experiment.name} are missing under "
             f"'{requested.results}'; train them with: {requested.snakemake(f'{requested.target}_runs')}"
         )
     require_all_rounds(runs)
-    if analyses:
+    if analyses and not goes_on:
         _check_analyses(requested)
     table = run_table(requested, runs, analyses=analyses)
     check_accuracies(table, f"experiment {experiment.name}")
@@ -150,6 +156,12 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
             "fedflat tune writes to where)"
         )
     return tuned
+
+
+def _complete_cells(requested: RequestedExperiment, runs: Sequence[FinishedRun]) -> set[CellAddress]:
+    """The cells whose runs are all there."""
+    counts = Counter(run.address for run in runs)
+    return {cell.address for cell in requested.experiment.cells().values() if counts[cell.address] == len(cell.runs)}
 
 
 def _check_analyses(requested: RequestedExperiment) -> None:
@@ -191,8 +203,11 @@ def _check_distinct(runs: pd.DataFrame, place: Path) -> None:
 
 
 def _check_seeds(runs: pd.DataFrame, place: Path) -> None:
-    """A `UserError` if a cell has too few seeds, or other seeds than another one of its setting."""
-    for _, setting in runs.groupby(IDS[:3], sort=False):
+    """A `UserError` if a cell has too few seeds, or other seeds than another one of its setting.
+
+    A search by a protocol goes on: its methods are searched one after another, and may have fewer seeds.
+    """
+    for _, setting in runs[~by_protocol(runs)].groupby(IDS[:3], sort=False):
         first: tuple[str, tuple[int, ...]] | None = None
         for (method, variant), rows in setting.groupby(["method", "variant"], sort=False):
             label, seeds = f"{method} ({variant})", tuple(sorted(rows["seed"]))

@@ -19,7 +19,17 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.comparable import check_comparable
-from analysis.comparison.run_table import ABOUT, AMOUNT, CURVE, CURVE_IDS, RATED, ROUNDS_TO, better, run_columns
+from analysis.comparison.run_table import (
+    ABOUT,
+    AMOUNT,
+    CURVE,
+    CURVE_IDS,
+    OF_FITTING,
+    RATED,
+    ROUNDS_TO,
+    better,
+    run_columns,
+)
 from analysis.measures.convergence import Better
 from bench.experiments.address import RUN_IDS
 from bench.experiments.results import ResultPaths
@@ -123,7 +133,7 @@ def save(place: Path, baselines: Baselines) -> None:
     names = [short_hash("\n".join(map(str, row)), digits=8) for row in runs[ABOUT].itertuples(index=False)]
     common = runs[ABOUT].assign(**{REFERENCE: names})
     measured = runs.drop(columns=[*ABOUT, _DERIVED]).assign(**{REFERENCE: common[REFERENCE]})
-    numbers = [name for name in baselines.metrics if name not in (*RATED, _DERIVED)]
+    numbers = [name for name in baselines.metrics if name not in (*RATED, *OF_FITTING, _DERIVED)]
     new = {
         COMMON: common.drop_duplicates(REFERENCE)[[REFERENCE, *ABOUT]],
         CURVES: _rounded(wide, [column for column in map(str, wide) if column not in CURVE_IDS]),
@@ -157,7 +167,7 @@ def _with_old(new: pd.DataFrame, file: Path, keys: Sequence[str]) -> pd.DataFram
 def _ordered(runs: pd.DataFrame) -> list[str]:
     """The columns of `run_table`, with the targets that these runs have."""
     targets = [float(column.removeprefix(ROUNDS_TO)) for column in map(str, runs) if column.startswith(ROUNDS_TO)]
-    return run_columns(targets)
+    return run_columns(targets, of_fitting="fit_round" in runs)
 
 
 def _rounded(table: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:

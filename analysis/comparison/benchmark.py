@@ -7,7 +7,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from analysis.comparison.baselines import load
+from analysis.comparison.baselines import load, stored_grids
+from analysis.comparison.flat.parts import PARTS as FLAT_PARTS
+from analysis.comparison.flat.regime import Regime
+from analysis.comparison.flat.regime_page import regime_table, regime_words, search_words
 from analysis.comparison.overview import facts
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.pages.part import Part, rewrite
@@ -45,6 +48,8 @@ _SEARCHES = {
 
 def stored(grid: str) -> Part:
     """What is stored, and where it was computed."""
+    if grid not in stored_grids():
+        return Part(["Nothing is stored yet."])
     sentences = [f"{name}: {value}" for name, value in facts(grid)]
     sentences += [
         f"hours of search, {what}: {searches.load(grid, name).rows['seconds'].sum() / 3600:.1f}"
@@ -52,6 +57,13 @@ def stored(grid: str) -> Part:
         if searches.is_stored(grid, name)
     ]
     return Part(sentences, (), ())
+
+
+def regime(grid: str) -> Part:
+    """Whether runs fit their training data, and whether results follow the training accuracy."""
+    runs = load(grid).runs
+    found = Regime.of(runs)
+    return Part([*regime_words(found), *search_words(runs)], (), [regime_table(found)])
 
 
 def tuning(grid: str) -> Part:
@@ -88,7 +100,8 @@ def compositions(grid: str) -> Part:
 
 
 PARTS: Mapping[str, Callable[[str], Part]] = {
-    made.__name__: made for made in (stored, tuning, trials, study, compositions)
+    **{made.__name__: made for made in (stored, regime, tuning, trials, study, compositions)},
+    **FLAT_PARTS,
 }
 
 

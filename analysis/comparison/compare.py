@@ -49,8 +49,8 @@ class Comparison:
     """A method's runs and those of its rivals: `rows` of `run_table`, without gaps, the method's first; their `curves`.
 
     The labels in `rows` are distinct: a rival with the method's label is called `LABEL (stored)`. `notes`
-    says in words what is left out. `source`: the experiment of the method as commands need it, a name or a file;
-    `baselines`: the folder of the stored ones, None: that of the grid.
+    says in words what is left out; `lead`, what is said first. `source`: the experiment of the method as commands need
+    it, a name or a file; `baselines`: the folder of the stored ones, None: that of the grid.
     """
 
     method: str
@@ -63,6 +63,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     source: str = ""
     baselines: Path | None = None
+    lead: tuple[str, ...] = ()
 
     @property
     def better(self) -> Better:
@@ -126,25 +127,47 @@ def compare(
     mine = run_table(requested, runs)
     check_accuracies(mine, f"experiment {requested.experiment.name}")
     variant = _variant(stored, grid, variant, mine)
-    of_variant, notes = stored.of_variant(variant), list[str]()
-    rivals = of_variant.runs
+    return comparison_of(
+        mine,
+        curve_table(requested, runs),
+        stored.of_variant(variant),
+        grid=grid,
+        variant=variant,
+        metric=metric,
+        source=requested.name_or_file,
+        baselines=baselines,
+    )
+
+
+def comparison_of(
+    mine: pd.DataFrame,
+    own_curves: pd.DataFrame,
+    stored: Baselines,
+    *,
+    grid: str,
+    variant: str,
+    metric: str,
+    source: str,
+    baselines: Path | None,
+) -> Comparison:
+    """Pair the rows of a method, and its curves, with stored ones of a variant; see `Comparison`."""
+    rivals, notes = stored.runs, list[str]()
     if metric in ANALYSED:
         mine, rivals, notes = _analysed(mine, rivals, metric, grid)
     rows, left_out = paired(mine, rivals, grid)
     rows, empty = _with_values(rows, metric)
-    curves = _curves_of(rows, pd.concat([curve_table(requested, runs), of_variant.curves]))
-    notes = [*notes, *left_out, *empty]
+    curves = _curves_of(rows, pd.concat([own_curves, stored.curves]))
     return Comparison(
-        method=method,
-        experiment=requested.experiment.name,
-        source=requested.name_or_file,
+        method=str(mine["method"].iloc[0]),
+        experiment=str(mine["experiment"].iloc[0]),
+        source=source,
         grid=grid,
         baselines=baselines,
         variant=variant,
         metric=metric,
         rows=rows,
         curves=curves,
-        notes=tuple(notes),
+        notes=(*notes, *left_out, *empty),
     )
 
 

@@ -19,6 +19,7 @@ from analysis.layouts.searched import is_searched
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better, FinalValue, final_value, first_reaching
 from analysis.measures.cost import images_of_steps, spending
+from analysis.measures.fitting import fit_round
 from analysis.report.requested import RequestedExperiment
 from bench.engine.step_settings import StepSettings
 from bench.experiments.address import RUN_IDS, CellAddress
@@ -44,6 +45,17 @@ RATED: dict[str, Better] = {
 
 OF_SEGMENTATION: dict[str, Better] = {"test_miou": "higher", "train_miou": "higher"}
 """Further columns of a table with runs of segmentation."""
+
+OF_FITTING: dict[str, Better] = {
+    "validation_accuracy": "higher",
+    "validation_loss": "lower",
+    "fit_round": "lower",
+    "fit_mb": "lower",
+    "train_true_accuracy": "higher",
+}
+"""Further columns of a table with runs of data that have images for validation. `fit_round`: the first evaluated round
+with a fitted model, and `fit_mb` what is communicated until then; `train_true_accuracy`: that on the true labels, of
+data with wrong ones."""
 
 ANALYSED = {
     "lambda_max": "hessian",
@@ -90,7 +102,7 @@ def target_column(target: float) -> str:
 def better(column: str) -> Better | None:
     """Whether higher or lower values of a measured column are better; None for a column that is not measured."""
     measured = column in ("generalisation_gap", *ANALYSED, *SPENT) or column.startswith(ROUNDS_TO)
-    return {**RATED, **OF_SEGMENTATION}.get(column, "lower" if measured else None)
+    return {**RATED, **OF_SEGMENTATION, **OF_FITTING}.get(column, "lower" if measured else None)
 
 
 def protocol(config: RunConfig) -> str:
@@ -201,7 +213,11 @@ def run_table(
         }
         for run in runs
     ]
-    columns = run_columns(targets, of_segmentation=any("test_miou" in row for row in rows))
+    columns = run_columns(
+        targets,
+        of_segmentation=any("test_miou" in row for row in rows),
+        of_fitting=any("fit_round" in row for row in rows),
+    )
     if not rows:
         return pd.DataFrame(columns=columns)
     table = pd.DataFrame(rows).assign(experiment=experiment.name)
@@ -241,11 +257,13 @@ def targets_of(requested: RequestedExperiment) -> list[float]:
     return sorted({*TARGETS, *further})
 
 
-def run_columns(targets: Iterable[float] = TARGETS, *, of_segmentation: bool = False) -> list[str]:
-    """The columns of `run_table` with these targets; `of_segmentation`: whether it has runs of segmentation."""
+def run_columns(
+    targets: Iterable[float] = TARGETS, *, of_segmentation: bool = False, of_fitting: bool = False
+) -> list[str]:
+    """The columns of `run_table` with these targets; `of_segmentation`, `of_fitting`: whether it has such runs."""
     return [
         *RUN_IDS, "variant", "outcome", "last_round",
-        *RATED, *(OF_SEGMENTATION if of_segmentation else ()),
+        *RATED, *(OF_SEGMENTATION if of_segmentation else ()), *(OF_FITTING if of_fitting else ()),
         "generalisation_gap", *map(target_column, targets), *ANALYSED,
         *SPENT,
         "identity", "partition_hash", *ABOUT,
@@ -261,12 +279,27 @@ def measured(run: FinishedRun, final: FinalValue, targets: Iterable[float]) -> d
     reached = {target_column(target): first_reaching(evaluations, target) for target in targets}
     return {
         **rated,
+        **_fitting(run, final),
         "generalisation_gap": rated[f"train_{score}"] - rated[f"test_{score}"],
         **{name: math.nan if first is None else float(first) for name, first in reached.items()},
         **{str(name): float(total) for name, total in run.spent.iloc[-1].items()},
         "seconds": run.seconds,
         "last_round": int(run.metrics["round"].iloc[-1]),
     }
+
+
+def _fitting(run: FinishedRun, final: FinalValue) -> dict[str, float]:
+    """The columns `OF_FITTING`, of a run whose data have images for validation."""
+    metrics = run.metrics
+    if "validation_accuracy" not in metrics or "test_accuracy" not in metrics:
+        return {}
+    judged = {
+        name: final_value(metrics, name, final, OF_FITTING[name]) if name in metrics else math.nan
+        for name in ("validation_accuracy", "validation_loss", "train_true_accuracy")
+    }
+    number = fit_round(metrics["round"], metrics["train_accuracy"])
+    sent = run.spent.loc[metrics["round"] == number, "communicated_mb"]
+    return {**judged, "fit_round": number, "fit_mb": float(sent.iloc[0]) if len(sent) else math.nan}
 
 
 def about(run: FinishedRun, final: FinalValue) -> dict[str, Any]:

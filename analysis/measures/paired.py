@@ -45,7 +45,7 @@ def sign_flip(differences: ArrayLike) -> float:
     d = np.asarray(differences, dtype=float)
     # Sums of the same values in another order differ by rounding; they count as ties.
     tolerance = 1e-9 * float(np.abs(d).sum())
-    return float(np.mean(np.abs(_flips(len(d)) @ d) >= abs(float(d.sum())) - tolerance))
+    return float(np.mean(np.abs(flips(len(d)) @ d) >= abs(float(d.sum())) - tolerance))
 
 
 def sign_flip_corrected(differences: ArrayLike) -> Floats:
@@ -79,11 +79,11 @@ def sign_flip_limit(differences: ArrayLike, alpha: float) -> float:
 def _flipped(d: Floats) -> Floats:
     """|Σ d| / √(Σ d²) of the columns under all flips `[flips, tests]`; it grows with |t|, and is 0 if all d are 0."""
     length = np.sqrt((d**2).sum(axis=0))
-    return np.asarray(np.abs(_flips(len(d)) @ (d / np.where(length > 0, length, 1))))
+    return np.asarray(np.abs(flips(len(d)) @ (d / np.where(length > 0, length, 1))))
 
 
 @cache
-def _flips(n: int) -> Floats:
+def flips(n: int) -> Floats:
     """Signs `[flips, n]`: those that were seen, and all others, or random ones."""
     if n <= EXACT_PAIRS:
         return np.asarray(1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1), dtype=np.float64)

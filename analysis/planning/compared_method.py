@@ -30,6 +30,7 @@ from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
 from bench.methods.catalog import CATALOG
 from bench.methods.user_file import KIND, recipe_from_file
+from bench.tuning.protocol.reading import has_protocol
 from bench.tuning.winners import SUFFIX
 
 COMPARED_KEYS = ("method", "grid")
@@ -76,6 +77,11 @@ class ComparedMethod:
                 f"{', '.join(sorted({*stored_grids()} & {*names}))}); train your runs, and compare them with: fedflat "
                 f"compare METHOD --grid {grid} --experiment FILE"
             )
+        if has_protocol(grid):
+            raise UserError(
+                f"--config grid={grid}: the grid has a protocol, by which this searches and compares a method: fedflat "
+                f"compare {method} --grid {grid}"
+            )
         stored = load(grid).runs  # before hours of training: whether there are baselines, and whether they are whole
         if versions := other_versions([__version__], stored["code"]):
             raise UserError(
@@ -83,7 +89,7 @@ class ComparedMethod:
                 f"{versions[1]} ({VERSIONS}); use the stored version, or train and store the grid again"
             )
         _check_seeds(config.get("seeds"), grid, sorted(map(int, stored["seed"].unique())))
-        label, entry = _entry(method, grid)
+        label, entry = entry_of(method, grid)
         file = ResultPaths(results).compared(grid, label)
         _write(file, grid, label, entry)
         measured = [analysis for column, analysis in ANALYSED.items() if stored[column].notna().any()]
@@ -162,9 +168,9 @@ def _check_seeds(seeds: list[int | str] | None, grid: str, stored: Collection[in
         raise UserError(f"{given}: a verdict needs {least} seeds (allowed: {least} of {allowed})")
 
 
-def _entry(method: str, grid: str) -> tuple[str, dict[str, Any]]:
+def entry_of(method: str, grid: str | Path) -> tuple[str, dict[str, Any]]:
     """Label and entry of a Python file, of EXPERIMENT:LABEL, or of a method that the grid or the catalog names."""
-    known = experiment_data(grid)["methods"]
+    known = experiment_data(str(grid))["methods"]
     if method.endswith(".py"):
         label = Path(method).stem.lower().replace("-", "_")
         if not re.fullmatch(NAME, label):

@@ -42,6 +42,7 @@ def verdict(comparison: Comparison) -> list[str]:
     scores, at, lost = comparison.scores, relative_costs(comparison), _own_lost(comparison)
     if not scores.is_judged:
         return [
+            *comparison.lead,
             too_few_seeds(scores),
             f"{_best_rivals(comparison)}{f', {at}' if at else ''}.",
             *lost,
@@ -54,6 +55,7 @@ def verdict(comparison: Comparison) -> list[str]:
     )
     counted = counts(comparison.verdicts["verdict"], f" ({comparison.variant})")
     return [
+        *comparison.lead,
         f"{comparison.titles[comparison.method]}: {counted}{f'; {at}' if at else ''}.",
         f"{_best_rivals(comparison)}; {found}.",
         *_few_seeds(scores),

@@ -18,6 +18,10 @@ from bench.input.errors import UserError
 BUDGET = ("trials", "rungs", "validation", "seed", "judged")
 """What must be equal for two searches to be comparable."""
 
+PROTOCOL = "protocol"
+"""A further field: the hash of the protocol of a search in stages. Searches with one protocol have equal budgets,
+whatever their seeds."""
+
 REPLACED = "set"
 """A further field: the values of the experiment that --set replaced for the trials, such as training.rounds."""
 
@@ -42,6 +46,7 @@ def recorded(tuned: Tuned, label: str) -> dict[str, Any]:
         "validation": tuned.validation,
         "seed": tuned.seed,
         "judged": tuned.score,
+        **({PROTOCOL: tuned.protocol} if tuned.protocol is not None else {}),
         REPLACED: replaced,
         RANGES: {name: as_yaml(one.search) for name, one in tuned.ranges[label].items()},
     }
@@ -52,15 +57,30 @@ def budget_of(row: Mapping[Hashable, Any]) -> Budget:
     return {"trials": int(row["trials"]), **json.loads(str(row["tuning"]) or "{}")}
 
 
+def by_protocol(runs: pd.DataFrame) -> "pd.Series[bool]":
+    """Which runs have values that were searched by a protocol."""
+    known = {text: PROTOCOL in json.loads(text or "{}") for text in runs["tuning"].unique()}
+    return runs["tuning"].map(known).astype(bool)
+
+
 def differing(one: Budget, other: Budget, fields: Iterable[str] = (*BUDGET, REPLACED)) -> list[tuple[str, Any, Any]]:
-    """The fields in which two budgets differ, with both values; a field that one does not record is not compared."""
+    """The fields in which two budgets differ, with both values; a field that one does not record is not compared.
+
+    Of searches by a protocol, its hash and the trials are compared; their seeds are the units of a comparison.
+    """
+    if PROTOCOL in one or PROTOCOL in other:
+        pairs = [(field, one.get(field, "none"), other.get(field, "none")) for field in ("trials", PROTOCOL)]
+        return [pair for pair in pairs if pair[1] != pair[2]]
     known = [field for field in fields if field in one and field in other]
     return [(field, one[field], other[field]) for field in known if one[field] != other[field]]
 
 
 def differing_ranges(one: Budget, other: Budget, names: Iterable[str]) -> list[tuple[str, Any, Any]]:
-    """The ranges of these values that differ, with both ranges; empty ones of a value that is not searched."""
-    if RANGES not in one or RANGES not in other:
+    """The ranges of these values that differ, with both ranges; empty ones of a value that is not searched.
+
+    Ranges of a protocol widen, each search's in its own way: they are not compared.
+    """
+    if RANGES not in one or RANGES not in other or PROTOCOL in one or PROTOCOL in other:
         return []
     found = [(f"range of {name}", one[RANGES].get(name, {}), other[RANGES].get(name, {})) for name in sorted(names)]
     return [(field, mine, theirs) for field, mine, theirs in found if mine != theirs]
@@ -92,6 +112,8 @@ def in_words(budget: Budget) -> str:
     """A budget in words, such as '16 trials in each setting, rungs 0.125, 0.25, 0.5, seed 1000, ...'."""
     if not budget["trials"]:
         return "none"
+    if PROTOCOL in budget:
+        return f"{_count(budget['trials'])} in each setting with each tuning seed, protocol {budget[PROTOCOL]}"
     trials = f"{_count(budget['trials'])} in each setting"
     if "rungs" not in budget:
         return f"{trials} (rungs, validation, seed and ranges are not recorded)"
@@ -107,7 +129,8 @@ def in_words(budget: Budget) -> str:
 def notes(own: pd.DataFrame, rivals: pd.DataFrame, name: str) -> list[str]:
     """What was tuned, for the method called `name` and for its rivals: budgets, and the ranges of the method."""
     mine, theirs = ("; or ".join(dict.fromkeys(map(in_words, budgets(rows)))) for rows in (own, rivals))
-    ranges = ", ".join(f"{key} {range_text(one)}" for key, one in _ranges(*budgets(own)).items())
+    fixed = [budget for budget in budgets(own) if PROTOCOL not in budget]  # those of a protocol widen with each seed
+    ranges = ", ".join(f"{key} {range_text(one)}" for key, one in _ranges(*fixed).items())
     return [
         f"tuning of {name}: {mine}" + (f"; ranges: {ranges}" if ranges else ""),
         f"tuning of the rivals: {theirs}",
@@ -124,7 +147,7 @@ def unequal(own: pd.DataFrame, rivals: pd.DataFrame) -> list[str]:
     found = [one for budget in mine for other in theirs for one in differing(budget, other)]
     lines = [f"{_count(one)}, rivals {_count(other)}" for field, one, other in found if field == "trials"]
     lines += [f"{field} {_text(one)}, rivals {_text(other)}" for field, one, other in found if field != "trials"]
-    for budget in (one for one in mine if RANGES in one):
+    for budget in (one for one in mine if RANGES in one and PROTOCOL not in one):
         for name in sorted(COMMON_RATES):
             known = [_ranges(other)[name] for other in theirs if name in _ranges(other)]
             if known and (own_range := budget[RANGES].get(name, {})) not in known:

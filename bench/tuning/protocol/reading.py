@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.experiments.experiment import Cell, Experiment, load_experiment
-from bench.experiments.files import PAPER_TABLES, experiment_names, read_yaml
+from bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names, read_yaml
 from bench.input.errors import UserError, located, unknown
 from bench.methods.marks import Neutral
 from bench.methods.recipe import Recipe
@@ -25,6 +25,16 @@ def protocol_file(name: str) -> Path:
     if name not in experiment_names() or not file.is_file():
         raise unknown("protocol", name, [one for one in experiment_names() if (PAPER_TABLES / one / FILE).is_file()])
     return file
+
+
+def has_protocol(grid: str) -> bool:
+    """Whether there is a protocol with this name, or whether it is the file of one."""
+    return grid.endswith((".yaml", ".yml")) or (PAPER_TABLES / grid / FILE).is_file()
+
+
+def is_of_protocol(experiment: str) -> bool:
+    """Whether an experiment, or one that it extends, has a protocol beside it."""
+    return any(file.with_name(FILE).is_file() for file in experiment_files(experiment))
 
 
 class Grid:

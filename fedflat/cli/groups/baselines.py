@@ -11,7 +11,7 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.progress import silent
 from bench.host.threads import available_cores
 from fedflat.cli.batch import resources_used
-from fedflat.cli.options import Device, ExperimentNames, Results, Set, StoredBaselines, overrides_of
+from fedflat.cli.options import Device, ExperimentNames, Results, Set, StoredBaselines, folder_option, overrides_of
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -81,6 +81,35 @@ def add_trials(
 
     requests = [RequestedExperiment(name, results, overrides_of(set_)) for name in experiment]
     typer.echo(str(add_all_trials(requests, grid, stored, replace=replace)))
+
+
+@app.command("add-search")
+def add_search(
+    grid: Annotated[
+        str, typer.Argument(help="The name of an experiment with a search.yaml, or such a file.", metavar="GRID")
+    ],
+    without_analyses: Annotated[
+        bool, typer.Option("--without-analyses", help="Store no analyses, also if some are computed.")
+    ] = False,
+    results: Results = Path("results"),
+    stored: Annotated[
+        Path | None,
+        folder_option("The folder of all stored grids. Default: results/baselines.", "--baselines"),
+    ] = None,
+) -> None:
+    """Store what a search by a grid's protocol has found so far, in place of what is stored of it.
+
+    Stored are the trials of all searches that have ended, and the runs with winning values of methods whose runs are
+    finished; the others are left out. The runs of GRID, of its rows of equal compute and of the values of the next
+    tuning seed become grids of their own, such as flat1d, flat1d_k2 and flat1d_x.
+
+    \b
+    Example:
+      fedflat baselines add-search flat1d
+    """
+    from analysis.comparison.flat.stored import store
+
+    store(grid, results, stored, analyses=not without_analyses, progress=typer.echo)
 
 
 @app.command()

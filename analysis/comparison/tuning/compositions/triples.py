@@ -18,6 +18,7 @@ from bench.methods.perturbations.sam import MixedSAM
 from bench.methods.recipe import Recipe
 from bench.methods.servers.average import AverageOrDirection
 from bench.methods.servers.nsam import NesterovServer
+from bench.tuning.protocol.reading import is_of_protocol
 
 AXES = ("perturbation", "correction", "server")
 
@@ -89,13 +90,15 @@ def compositions() -> tuple[Triple, ...]:
 def published() -> dict[Triple, str]:
     """The triples of the catalog and of the papers' experiments in `paper_tables`, with the name of a method for each.
 
-    SWA and hyper-parameters are no part of a triple: FedAvgM + SAM + SWA publishes FedAvgM + SAM.
+    SWA and hyper-parameters are no part of a triple: FedAvgM + SAM + SWA publishes FedAvgM + SAM. Experiments of a
+    protocol are no papers: they have bases that are published methods without a part.
     """
     found: dict[Triple, str] = {}
     for recipe in CATALOG.values():
         if (triple := Triple.of(recipe)) is not None:
             found.setdefault(triple, recipe.title)
-    for name in experiment_names():
+    papers = (name for name in experiment_names() if not is_of_protocol(name))
+    for name in papers:
         for label, entry in experiment_data(name)["methods"].items():
             parsed = MethodEntry.parse(entry, label)
             if (triple := Triple.of(parsed.choice(label).recipe)) is not None:

@@ -1,0 +1,150 @@
+"""What a search by a protocol has found so far, as it is stored with the repository.
+
+results/baselines/EXPERIMENT        runs with winning values of a setting, all tuning seeds
+results/baselines/EXPERIMENT_x      runs with the same training seeds and the values of the next tuning seed
+results/baselines/EXPERIMENT_NAME   rows of equal compute of the bases; NAME is an entry of the protocol's `beside`
+results/baselines/REFERENCE         runs of an experiment with its own values, such as at one client
+results/baselines/GRID/search.csv   all trials of the searches
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.comparison.adding import add
+from analysis.comparison.baselines import RUNS, load
+from analysis.comparison.flat.search import add_search, load_search, winners
+from analysis.comparison.flat.units import units
+from analysis.comparison.run_table import finished_runs
+from analysis.report.requested import RequestedExperiment
+from bench.experiments.experiment import load_experiment
+from bench.experiments.results import ResultPaths
+from bench.input.errors import UserError
+from bench.tuning.protocol.reading import Grid
+from bench.tuning.protocol.schema import Protocol
+
+CROSSED = "x"
+"""The end of the name of a grid with the values of the next tuning seed."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The stored results of a grid's protocol, by its name or file. What is not there yet gives empty tables.
+
+    `folder`: that of all stored grids; None: results/baselines.
+    """
+
+    grid: str
+    folder: Path | None = None
+
+    @cached_property
+    def searched(self) -> Grid:
+        """The protocol with its experiments."""
+        return Grid.read(self.grid)
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol."""
+        return self.searched.protocol
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """The runs with winning values, of all settings."""
+        return self._runs("")
+
+    @cached_property
+    def units(self) -> pd.DataFrame:
+        """Their units."""
+        return units(self.runs, self.protocol.fitted.least)
+
+    @cached_property
+    def crossed(self) -> pd.DataFrame:
+        """The runs with the values of the next tuning seed."""
+        return self._runs(f"_{CROSSED}")
+
+    @cached_property
+    def beside(self) -> dict[str, pd.DataFrame]:
+        """The units of the rows of equal compute, by name."""
+        found = {name: self._runs(f"_{name}") for name in self.protocol.beside}
+        return {name: units(runs, self.protocol.fitted.least) for name, runs in found.items() if len(runs)}
+
+    @cached_property
+    def contrasts(self) -> dict[str, pd.DataFrame]:
+        """The units of experiments with other data and the same values, by name."""
+        sources = {name: self.searched.source(source) for name, source in self.protocol.contrasts.items()}
+        found = {name: self._of(load_experiment(source).name) for name, source in sources.items()}
+        return {name: units(runs, self.protocol.fitted.least) for name, runs in found.items() if len(runs)}
+
+    @cached_property
+    def references(self) -> pd.DataFrame:
+        """The runs of experiments with their own values."""
+        sources = map(self.searched.source, self.protocol.references.values())
+        found = [runs for source in sources if len(runs := self._of(load_experiment(source).name))]
+        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+    @cached_property
+    def trials(self) -> pd.DataFrame | None:
+        """The trials of the searches; None if none are stored."""
+        return load_search(self.protocol.name, self._place(self.protocol.name))
+
+    @cached_property
+    def won(self) -> pd.DataFrame:
+        """The winners of the searches."""
+        return pd.DataFrame() if self.trials is None else winners(self.trials)
+
+    def _runs(self, end: str) -> pd.DataFrame:
+        names = [experiment.name for experiment in self.searched.experiments.values()]
+        found = [runs for name in names if len(runs := self._of(f"{name}{end}"))]
+        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+    def _of(self, grid: str) -> pd.DataFrame:
+        place = self._place(grid)
+        file = (place or ResultPaths().baselines(grid)) / RUNS
+        return load(grid, place).runs if file.is_file() else pd.DataFrame()
+
+    def _place(self, grid: str) -> Path | None:
+        return None if self.folder is None else self.folder / grid
+
+
+def store(
+    grid: str,
+    results: Path,
+    folder: Path | None = None,
+    *,
+    analyses: bool = True,
+    progress: Callable[[str], object] = print,
+) -> None:
+    """Store what a search by a grid's protocol has found: its trials, and all runs of methods whose runs are finished.
+
+    What is stored already is replaced. `folder`: that of all stored grids; None: results/baselines. `analyses`: whether
+    the analyses of runs with winning values are stored, as far as they are computed.
+    """
+    searched = Grid.read(grid)
+    name_of_grid = searched.protocol.name
+    by_grid = defaultdict[str, list[RequestedExperiment]](list)
+    for file in sorted(ResultPaths(results).search(name_of_grid).glob("*.yaml")):
+        if (name := grid_of(file.stem)) is not None:
+            by_grid[name].append(RequestedExperiment(str(file), results, {}))
+    for source in map(searched.source, searched.protocol.references.values()):
+        reference = RequestedExperiment(source, results, {})
+        if finished_runs(reference):
+            by_grid[reference.experiment.name].append(reference)
+    with_analyses = {experiment.name for experiment in searched.experiments.values()} if analyses else set()
+    for name, requests in by_grid.items():
+        try:
+            place = folder and folder / name
+            progress(str(add(requests, name, place, analyses=name in with_analyses, replace=True)))
+        except UserError as error:
+            progress(f"not stored: {name}: {error}")
+    progress(str(add_search(name_of_grid, results, folder and folder / name_of_grid)))
+
+
+def grid_of(experiment: str) -> str | None:
+    """The stored grid of an experiment that a search has written: flat1d of flat1d_t1000; None for other names."""
+    found = re.fullmatch(r"(.+)_(t|x)\d+", experiment)
+    return found and (found[1] if found[2] == "t" else f"{found[1]}_{CROSSED}")
