@@ -8,8 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bench.data.augmentation import Augment
+from bench.engine.local import LocalTraining, MiniBatchGradient
+from bench.methods.base import ClientRound
 from tests.benchmarks.floor import synchronised
 from tests.benchmarks.ours import VARIANTS, Ours
 from tests.benchmarks.process import Process
@@ -66,11 +69,8 @@ class Profile:
         """Seconds of each part in a round of the first clients, each with `images` images."""
         [federation] = self._ours.federations(images)
         clock, plain = Clock(self._device), federation.local
-        local = dataclasses.replace(plain)
-        places = [(local, "step", PARTS[1]), (local, "batch", PARTS[2])]
-        for owner, name, part in places:  # attributes of these objects alone, in front of their classes' methods
-            object.__setattr__(owner, name, clock.timed(part, getattr(owner, name)))
-        object.__setattr__(local, "augment", _Augment(clock, plain.augment))
+        fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+        local = _Local(**{**fields, "augment": _Augment(clock, plain.augment)}, clock=clock)
         gradients = local.objective.gradients
         local.objective.gradients = clock.timed(PASSES, gradients)
         federation.local = local
@@ -81,6 +81,19 @@ class Profile:
             federation.local = plain
             local.objective.gradients = gradients
         return {part: clock.seconds[part] for part in PARTS}
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class _Local(LocalTraining):
+    """Local training whose steps and batches are measured, also in the copies that clients get."""
+
+    clock: Clock
+
+    def step(self, w: Tensor, client: ClientRound, gradient: MiniBatchGradient) -> Tensor:
+        return self.clock.timed(PARTS[1], super().step)(w, client, gradient)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.clock.timed(PARTS[2], super().batch)(index)
 
 
 class _Augment(Augment):

@@ -137,7 +137,7 @@ def sent(made_elsewhere, tmp_path_factory) -> Path:
     """A folder with forged runs, and with modules that they name.
 
     Those in theirs/ have their own identity. In results/, they have that of the wanted run in this place; so they have
-    in elsewhere/results/, in another experiment.
+    in elsewhere/results/, in another experiment. The winners of a search name code, too.
     """
     folder = tmp_path_factory.mktemp("sent")
     (folder / "evil").mkdir()
@@ -153,6 +153,11 @@ def sent(made_elsewhere, tmp_path_factory) -> Path:
             shutil.copytree(made_elsewhere / section, folder / place)
             instead_of = None if experiment == "theirs" else cell.runs[0]
             forge(folder, place / "seed-0", section, SPELLINGS[section][spelling], instead_of)
+    searched = ResultPaths(folder / "results").search("flat1d")
+    searched.mkdir(parents=True)
+    (searched / "code.py").write_text(LEAVES_A_TRACE + SOURCES["method"], encoding="utf-8")
+    winners = f"name: flat1d_t1000\nextends: quick\n{NAMED['method']}\n"
+    (searched / "flat1d_t1000.yaml").write_text(winners, encoding="utf-8")
     return folder
 
 
@@ -203,6 +208,7 @@ OF_RUNS: Mapping[str, Callable[[Sequence[str]], Sequence[Sequence[str]]]] = {
         ),
     ],
     "tune": lambda paths: [["tune", "quick", paths[0], *SET, "--trials", "2", "--device", "cpu"]],
+    "search": lambda paths: [["search", "flat1d", "main/fedavg/1000", "--device", "cpu", "--hours", "0.000001"]],
     "tuning-report": lambda paths: [["tuning-report", "quick", "--runs", *SET]],
     "analyse": lambda paths: [
         *(["analyse", "sharpness", folder, "--device", "cpu"] for folder in folders(paths)),
@@ -234,6 +240,7 @@ OF_RUNS: Mapping[str, Callable[[Sequence[str]], Sequence[Sequence[str]]]] = {
     "baselines add-trials": lambda paths: [
         ["baselines", "add-trials", "quick", "--grid", "quick", *SET, "--baselines", "stored"]
     ],
+    "baselines add-search": lambda paths: [["baselines", "add-search", "flat1d", "--baselines", "stored"]],
     "compositions add": lambda paths: [["compositions", "add", "quick", "--grid", "quick", *SET, "--stored", "stored"]],
     "data split": lambda paths: [["data", "split", "quick", paths[0], *SET]],
 }

@@ -129,7 +129,7 @@ def store(
     by_grid = defaultdict[str, list[RequestedExperiment]](list)
     for file in sorted(ResultPaths(results).search(name_of_grid).glob("*.yaml")):
         if (name := grid_of(file.stem)) is not None:
-            by_grid[name].append(RequestedExperiment(str(file), results, {}))
+            by_grid[name].append(RequestedExperiment(str(file), results, {}, stored=True))
     for source in map(searched.source, searched.protocol.references.values()):
         reference = RequestedExperiment(source, results, {})
         if finished_runs(reference):

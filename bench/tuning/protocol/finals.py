@@ -249,7 +249,7 @@ class Reference(Runs):
 @lru_cache(maxsize=64)
 def _loaded(file: str, changed: int) -> Experiment:
     """The experiment in a file, read once for each time at which it was changed."""
-    return load_experiment(file)
+    return load_experiment(file, stored=True)
 
 
 def _cells(experiment: Experiment, label: str) -> list[Cell]:

@@ -97,11 +97,11 @@ def add_search(
         folder_option("The folder of all stored grids. Default: results/baselines.", "--baselines"),
     ] = None,
 ) -> None:
-    """Store what a search by a grid's protocol has found so far, in place of what is stored of it.
+    """Store what a search by a protocol has found so far.
 
-    Stored are the trials of all searches that have ended, and the runs with winning values of methods whose runs are
-    finished; the others are left out. The runs of GRID, of its rows of equal compute and of the values of the next
-    tuning seed become grids of their own, such as flat1d, flat1d_k2 and flat1d_x.
+    It takes the place of what is stored of the search: the trials of all searches that have ended, and the runs with
+    winning values of methods whose runs are finished; the others are left out. The runs of GRID, of its rows of equal
+    compute and of the values of the next tuning seed become grids of their own, such as flat1d, flat1d_k2 and flat1d_x.
 
     \b
     Example:
