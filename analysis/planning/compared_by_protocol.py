@@ -175,7 +175,9 @@ class ComparedByProtocol:
 
     def _trained(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The method's runs with winning values, and their curves."""
-        requests = [RequestedExperiment(str(self.winners(seed).file), self.folder, {}, stored=True) for seed in self.seeds]
+        requests = [
+            RequestedExperiment(str(self.winners(seed).file), self.folder, {}, stored=True) for seed in self.seeds
+        ]
         runs, curves = [], []
         for requested in requests:
             own = [run for run in finished_runs(requested) if run.address.method == self.label]
