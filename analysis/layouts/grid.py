@@ -78,7 +78,7 @@ def in_words(text: str, experiment: Experiment, settings: Sequence[Setting]) -> 
         parts = dict.fromkeys(setting.dataset for setting in settings)
         titles = dict.fromkeys(data_title(experiment.resolved_parts[part]) for part in parts)
         data = " and ".join(titles)
-        text = text.replace("{data}", data if not text.startswith("{data}") else f"{data[0].upper()}{data[1:]}", 1)
+        text = text.replace("{data}", data if not text.startswith("{data}") else f"{data[:1].upper()}{data[1:]}", 1)
         text = text.replace("{data}", data)
     if "{setting}" in text:
         partitions = dict.fromkeys(partition_title(setting.partition) for setting in settings)
