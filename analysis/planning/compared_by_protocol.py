@@ -216,7 +216,7 @@ class ComparedByProtocol:
         """The grid's protocol with one base and one method; what all searches have in common stays."""
         grid, main = self.stored.grid, self.stored.searched.main
         content = dict(read_yaml(Path(grid) if grid.endswith(("yaml", "yml")) else protocol_file(grid)))
-        for key in ("beside", "contrasts", "references", "left_out", "flatness_after"):
+        for key in ("equal_compute", "contrasts", "references", "left_out", "flatness_after"):
             content.pop(key, None)
         content |= {
             "settings": {main: "experiments.yaml"},

@@ -1,7 +1,8 @@
 """Trains runs of a cell: one round of all of them at a time, as the engine's choice says."""
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
@@ -15,6 +16,16 @@ from bench.training.training_run import RoundResult, TrainingRun
 PREPARING = ("cuda",)
 """Devices that compute a round while the host prepares the next one. On a CPU, both would take turns: nothing would be
 gained, and the next round's states would need memory earlier."""
+
+
+def due_runs(runs: Sequence[TrainingRun], last: float = math.inf) -> Iterator[list[TrainingRun]]:
+    """The runs that train their next round together, for each round until all have ended or finished round `last`.
+
+    Resumed runs that are behind catch up first.
+    """
+    while due := [run for run in runs if not run.ended and run.state.round < last]:
+        earliest = min(run.state.round for run in due)
+        yield [run for run in due if run.state.round == earliest]
 
 
 class CellTrainer:

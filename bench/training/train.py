@@ -1,6 +1,6 @@
 """Training of a cell: one method in one setting, with all its seeds, into one run directory per seed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +14,7 @@ from bench.files.mounts import locks_on_this_machine_only
 from bench.host.memory import Budgets
 from bench.host.progress import Progress, Timer, silent
 from bench.input.errors import UserError
+from bench.training.cell_trainer import due_runs
 from bench.training.choices import trainers
 from bench.training.directories.changed_inputs import changed_input
 from bench.training.directories.open_runs import no_empty_folders, open_runs
@@ -103,7 +104,7 @@ def train_runs(
     ):
         for trainer in trainers(runs, progress) if runs else ():
             checkpoints = Timer(runs[0].config.engine.checkpoint_seconds)
-            for due in _due_runs(trainer.runs):
+            for due in due_runs(trainer.runs):
                 for run, result in zip(due, trainer.train_round(due), strict=True):
                     row = run.record(result)
                     if on_round is not None:
@@ -111,14 +112,12 @@ def train_runs(
                 if checkpoints.is_due():
                     for run in due:
                         run.write_checkpoint()
+            _publish(trainer.runs)
     return [RunDirectory(folder) for folder in folders]
 
 
-def _due_runs(runs: Sequence[TrainingRun]) -> Iterator[list[TrainingRun]]:
-    """The runs that train their next round together, for each round until all have ended; ended runs are published."""
-    while active := [run for run in runs if not run.ended]:
-        earliest = min(run.state.round for run in active)  # resumed runs that are behind catch up first
-        yield [run for run in active if run.state.round == earliest]
+def _publish(runs: Sequence[TrainingRun]) -> None:
+    """Move runs that have ended to their folders."""
     if len(runs) > 1:  # a kill between two publications leaves no run to compute rounds again in a smaller company
         for run in runs:
             run.write_checkpoint()

@@ -1,7 +1,7 @@
 """Training of runs up to a round: they stay unfinished, and go on from there at the next call."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +9,9 @@ import torch
 
 from bench.experiments.run_config import RunConfig
 from bench.host.progress import Timer, silent
+from bench.training.cell_trainer import due_runs
 from bench.training.choices import trainers
 from bench.training.directories.open_runs import open_runs
-from bench.training.training_run import TrainingRun
 
 
 class Trained(NamedTuple):
@@ -34,10 +34,10 @@ def train_to(configs: Sequence[RunConfig], folders: Sequence[Path], last: int, d
     """
     with open_runs(list(zip(configs, folders, strict=True)), device, silent) as runs:
         spent = dict.fromkeys(runs, 0.0)
-        unfinished = [run for run in runs if _is_due(run, last)]
+        unfinished = [run for run in runs if not run.ended and run.state.round < last]
         checkpoints = Timer(configs[0].engine.checkpoint_seconds)
         for trainer in trainers(unfinished) if unfinished else ():
-            for due in _due_runs(trainer.runs, last):
+            for due in due_runs(trainer.runs, last):
                 began = time.process_time()
                 for run, result in zip(due, trainer.train_round(due), strict=True):
                     run.record(result)
@@ -49,15 +49,3 @@ def train_to(configs: Sequence[RunConfig], folders: Sequence[Path], last: int, d
             for run in trainer.runs:
                 run.write_checkpoint()
         return [Trained(run.rows, run.seconds, spent[run]) for run in runs]
-
-
-def _is_due(run: TrainingRun, last: int) -> bool:
-    """Whether a run has rounds to train."""
-    return not run.ended and run.state.round < last
-
-
-def _due_runs(runs: Sequence[TrainingRun], last: int) -> Iterator[list[TrainingRun]]:
-    """The runs that train their next round together, for each round."""
-    while due := [run for run in runs if _is_due(run, last)]:
-        earliest = min(run.state.round for run in due)
-        yield [run for run in due if run.state.round == earliest]

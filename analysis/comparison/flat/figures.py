@@ -37,7 +37,7 @@ def _differences(rows: pd.DataFrame, setting: Setting, protocol: Protocol, width
         if np.isfinite(row["low"]):
             axes.hlines(place, row["low"], row["high"], color=colour, linewidth=1.2)
         axes.plot(row["difference"], place, marker="o", color=colour, markersize=4, linestyle="")
-    named = [name for name in protocol.beside if f"difference_{name}" in rows]
+    named = [name for name in protocol.equal_compute if f"difference_{name}" in rows]
     for name, look in zip(named, _LOOKS, strict=False):
         axes.plot(rows[f"difference_{name}"], range(len(rows)), linestyle="", label=f"base, {name}", **look)
     if named:

@@ -21,13 +21,15 @@ BASE = "_base"
 """The end of a column's name with the base's value."""
 
 
-def pairs(units: pd.DataFrame, protocol: Protocol, beside: Mapping[str, pd.DataFrame] | None = None) -> pd.DataFrame:
+def pairs(
+    units: pd.DataFrame, protocol: Protocol, equal_compute: Mapping[str, pd.DataFrame] | None = None
+) -> pd.DataFrame:
     """One row per setting and pair with common tuning seeds, in the order of the protocol.
 
     `n` of them; the mean `difference` of test accuracies in points, its interval and p-values, corrected for all pairs
     of the setting that have enough units; whether the pair counts (`state`) and its verdict, which needs enough units;
     means of both, side by side; and `difference_NAME` of each row of equal compute from the base, with as many units.
-    `beside`: their units by name; their methods have the labels of their bases.
+    `equal_compute`: their units by name; their methods have the labels of their bases.
     """
     rows, differences = [], {}
     for setting, in_setting in units.groupby(SETTING, sort=False):
@@ -41,7 +43,7 @@ def pairs(units: pd.DataFrame, protocol: Protocol, beside: Mapping[str, pd.DataF
                 d = both["test_accuracy"] - both[f"test_accuracy{BASE}"]
                 differences[(setting, label)] = dict(zip(both["seed"], d, strict=True))
                 place = {**dict(zip(SETTING, setting, strict=True)), "group": group, "method": label, "base": base}
-                rows.append({**place, **_of_pair(both, protocol), **_beside(of[base], beside or {})})
+                rows.append({**place, **_of_pair(both, protocol), **_more_compute(of[base], equal_compute or {})})
     return _with_verdicts(pd.DataFrame(rows), differences, protocol)
 
 
@@ -64,11 +66,11 @@ def _of_pair(both: pd.DataFrame, protocol: Protocol) -> dict[str, Any]:
     }
 
 
-def _beside(of_base: pd.DataFrame, beside: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+def _more_compute(of_base: pd.DataFrame, equal_compute: Mapping[str, pd.DataFrame]) -> dict[str, float]:
     """What the rows of equal compute add to a base, and in how many units."""
     found: dict[str, float] = {}
     keys = [*SETTING, "method", "seed"]
-    for name, table in beside.items():
+    for name, table in equal_compute.items():
         both = of_base.merge(table[[*keys, "test_accuracy"]], on=keys, suffixes=("", BASE))
         d = (both[f"test_accuracy{BASE}"] - both["test_accuracy"]).dropna()
         found |= {f"difference_{name}": d.mean(), f"n_{name}": len(d)}

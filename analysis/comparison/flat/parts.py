@@ -31,7 +31,7 @@ def _stored(grid: str) -> Stored:
 def primary(grid: str) -> Part:
     """What a perturbation adds to its base."""
     stored = _stored(grid)
-    table = pairs(stored.units, stored.protocol, stored.beside) if len(stored.units) else stored.units
+    table = pairs(stored.units, stored.protocol, stored.equal_compute) if len(stored.units) else stored.units
     sentences = [*words.pair_words(table, stored.protocol), *words.left_out_words(stored.protocol)]
     if table.empty:
         return Part(sentences)

@@ -2,7 +2,7 @@
 
 results/baselines/EXPERIMENT        runs with winning values of a setting, all tuning seeds
 results/baselines/EXPERIMENT_x      runs with the same training seeds and the values of the next tuning seed
-results/baselines/EXPERIMENT_NAME   rows of equal compute of the bases; NAME is an entry of the protocol's `beside`
+results/baselines/EXPERIMENT_NAME   the bases with more compute; NAME is an entry of the protocol's `equal_compute`
 results/baselines/REFERENCE         runs of an experiment with its own values, such as at one client
 results/baselines/GRID/search.csv   all trials of the searches
 """
@@ -68,9 +68,9 @@ class Stored:
         return self._runs(f"_{CROSSED}")
 
     @cached_property
-    def beside(self) -> dict[str, pd.DataFrame]:
+    def equal_compute(self) -> dict[str, pd.DataFrame]:
         """The units of the rows of equal compute, by name."""
-        found = {name: self._runs(f"_{name}") for name in self.protocol.beside}
+        found = {name: self._runs(f"_{name}") for name in self.protocol.equal_compute}
         return {name: units(runs, self.protocol.fitted.least) for name, runs in found.items() if len(runs)}
 
     @cached_property

@@ -27,10 +27,10 @@ SIDES = "Side by side: method / base."
 
 def of_pairs(table: pd.DataFrame, protocol: Protocol) -> Iterator[ReportTable]:
     """The pairs of each setting."""
-    beside = [name for name in protocol.beside if f"difference_{name}" in table]
+    equal_compute = [name for name in protocol.equal_compute if f"difference_{name}" in table]
     header = (
         "pair", "tuning seeds", "difference", "corrected p", "the perturbation is", "fitted", "training (%)",
-        "validation (%)", "test (%)", "gap", "λ_max", *(f"base, {name}" for name in beside),
+        "validation (%)", "test (%)", "gap", "λ_max", *(f"base, {name}" for name in equal_compute),
     )  # fmt: skip
     for setting, rows in table.groupby(SETTING, sort=False):
         cells = [
@@ -46,7 +46,7 @@ def of_pairs(table: pd.DataFrame, protocol: Protocol) -> Iterator[ReportTable]:
                 _sides(row, "test_accuracy", ".1f"),
                 _sides(row, "generalisation_gap", ".1f"),
                 _sides(row, "lambda_max", ".2f"),
-                *(number(row[f"difference_{name}"], "+.1f") for name in beside),
+                *(number(row[f"difference_{name}"], "+.1f") for name in equal_compute),
             )
             for row in rows.to_dict("records")
         ]
@@ -294,7 +294,7 @@ def percent_with_interval(row: Row) -> str:
 def factors_text(protocol: Protocol) -> str:
     """The rows of equal compute in words."""
     texts = []
-    for name, one in protocol.beside.items():
+    for name, one in protocol.equal_compute.items():
         amounts = {"local steps": one.local_steps, "rounds": one.rounds}
         more = " and ".join(f"{factor} times the {what}" for what, factor in amounts.items() if factor > 1)
         texts.append(f"base, {name}: the base with {more}, minus the base")

@@ -42,7 +42,7 @@ def pair_words(table: pd.DataFrame, protocol: Protocol) -> Iterator[str]:
             counted = {name: int((judged["verdict"] == name).sum()) for name in (BETTER, WORSE)}
             yield (
                 f"{where}: of {len(judged)} judged pairs, the perturbation is better in {counted[BETTER]}, worse in "
-                f"{counted[WORSE]}, and cannot be told in the others."
+                f"{counted[WORSE]}, and undecided in the others."
             )
         if len(close := rows[~rows["state"].isin([YES, NO])]):
             yield f"{where}: {len(close)} pairs are not fitted, but their training accuracies are within a point."

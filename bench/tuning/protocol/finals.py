@@ -25,7 +25,7 @@ from bench.host.progress import Progress
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
 from bench.tuning.protocol.plan import OfMethod
-from bench.tuning.protocol.schema import Beside
+from bench.tuning.protocol.schema import Amounts
 from bench.tuning.protocol.unit import Unit
 from bench.tuning.protocol.units import Units
 from bench.tuning.ranges import HYPERPARAMETERS, TRAINING
@@ -41,7 +41,7 @@ class Source:
 
     `setting`: where was searched; `seed`: the tuning seed whose training seeds are trained; `of`: the one whose values
     are taken; `experiment`: the one that is extended, by name or file; `suffix`: the end of the new one's name before
-    the seed; `beside`: the factors on the amounts of the bases, which are then its only methods.
+    the seed; `amounts`: the factors on the amounts of the bases, which are then its only methods.
     """
 
     setting: str
@@ -49,7 +49,7 @@ class Source:
     of: int
     experiment: str
     suffix: str
-    beside: Beside | None = None
+    amounts: Amounts | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Winners:
 
     def _content(self) -> dict[str, Any]:
         protocol = self.units.protocol
-        searched = protocol.labels if self.source.beside is None else tuple(protocol.bases)
+        searched = protocol.labels if self.source.amounts is None else tuple(protocol.bases)
         ended = {label: unit for label in searched if (unit := self.unit(label)).has_ended}
         [setting] = self.extended.settings
         place = setting.where_labels[1]
@@ -102,7 +102,7 @@ class Winners:
             "name": self.name,
             "extends": extended(self.units.grid.source(self.source.experiment), self.file),
             "description": f"{self.extended.description} Values searched with tuning seed {self.source.of}.".strip(),
-            **({} if self.source.beside is None else {"training": self._amounts(self.source.beside)}),
+            **({} if self.source.amounts is None else {"training": self._amounts(self.source.amounts)}),
             "grid": {"seeds": list(protocol.training_seeds(self.source.seed))},
             "tuned": {
                 "experiment": self.units.grid.experiments[self.source.setting].name,
@@ -117,7 +117,7 @@ class Winners:
             "methods": {label: {"where": {place: _values(unit.winner.values)}} for label, unit in ended.items()},
         }
 
-    def _amounts(self, factors: Beside) -> dict[str, Any]:
+    def _amounts(self, factors: Amounts) -> dict[str, Any]:
         """More local steps or rounds than in the extended experiment; over more rounds, the rate falls as far."""
         training, changes = self.extended.training, dict[str, Any]()
         if factors.local_steps > 1:

@@ -14,7 +14,7 @@ from bench.host.progress import Progress
 from bench.input.errors import UserError, unknown
 from bench.tuning.protocol.finals import Final, Reference, Source, Winners
 from bench.tuning.protocol.rounds import Rounds
-from bench.tuning.protocol.schema import BESIDE, ITSELF, ROUNDS
+from bench.tuning.protocol.schema import EQUAL_COMPUTE, ITSELF, ROUNDS
 from bench.tuning.protocol.units import Units
 
 WAIT_SECONDS = 5.0
@@ -108,8 +108,8 @@ class Queue:
     def _of_setting(self, setting: str, group: str) -> Iterator[Item]:
         experiment = self.protocol.settings[setting]
         for seed in self.protocol.tuning_seeds:
-            if group == BESIDE:
-                for name, factors in self.protocol.beside.items():
+            if group == EQUAL_COMPUTE:
+                for name, factors in self.protocol.equal_compute.items():
                     winners = Winners(self.units, Source(setting, seed, seed, experiment, f"_{name}_t", factors))
                     yield from (Final(self.units, winners, label) for label in self.protocol.bases)
             elif group == ITSELF:
@@ -157,7 +157,7 @@ class RoundsItem:
 
     @property
     def folder(self) -> Path:
-        """Beside its units."""
+        """In the folder of its units."""
         unit = self.rule.of(self.rule.units.protocol.rounds.candidates[0])[0]
         return unit.folder.with_name(ROUNDS)
 
@@ -186,7 +186,7 @@ def work(items: Sequence[Item], device: torch.device, progress: Progress, second
         for item in left:
             if not item.is_ready:
                 continue
-            with folder_lock(_parent(item.folder)) as is_free:
+            with folder_lock(_with_parent(item.folder)) as is_free:
                 is_busy |= not is_free
                 if not is_free or item.has_ended:
                     continue
@@ -209,7 +209,7 @@ def _done(item: Item, device: torch.device, progress: Progress, end: float | Non
     return True
 
 
-def _parent(folder: Path) -> Path:
-    """The folder to be locked; the folder above exists then."""
+def _with_parent(folder: Path) -> Path:
+    """The folder, above which the folders exist from now on."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     return folder

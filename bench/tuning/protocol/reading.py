@@ -16,7 +16,7 @@ from bench.tuning.protocol.schema import Protocol
 from bench.tuning.ranges import places_of
 
 FILE = "search.yaml"
-"""The name of a protocol's file, beside the experiments.yaml of its main setting."""
+"""The name of a protocol's file, in the folder of its main setting's experiments.yaml."""
 
 
 def protocol_file(name: str) -> Path:
@@ -33,7 +33,7 @@ def has_protocol(grid: str) -> bool:
 
 
 def is_of_protocol(experiment: str) -> bool:
-    """Whether an experiment, or one that it extends, has a protocol beside it."""
+    """Whether an experiment, or one that it extends, has a protocol in its folder."""
     return any(file.with_name(FILE).is_file() for file in experiment_files(experiment))
 
 

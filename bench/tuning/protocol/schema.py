@@ -17,8 +17,8 @@ from bench.methods.marks import Search
 TIMES_DISTANCE = "times_distance"
 """The key of a value that is a multiple of the clients' distance: {times_distance: 2}."""
 
-BESIDE, ITSELF = "beside", "itself"
-"""Entries of `budget.order` of a setting, such as main.beside, besides those of its groups of pairs."""
+EQUAL_COMPUTE, ITSELF = "equal_compute", "itself"
+"""Entries of `budget.order` of a setting, such as main.equal_compute, besides those of its groups of pairs."""
 
 IN_COMMON = {
     "name", "training_seeds_each", "fitted", "judged", "trials", "refine", "widen", "early_stopping", "ranges",
@@ -179,7 +179,7 @@ class Swept(Frozen):
         return all(isinstance(point, int | float) and not isinstance(point, bool) for point in self.values)
 
 
-class Beside(Frozen):
+class Amounts(Frozen):
     """Factors on a base's amounts, for a row of equal compute."""
 
     local_steps: Count = Field(examples=[2], default=1, description="factor on the local steps")
@@ -238,7 +238,7 @@ class Protocol(Frozen):
     methods: dict[Label, Swept] = Field(min_length=1)
     left_out: dict[str, str] = Field(default={}, description="methods of the catalog, and why")
     pairs: dict[Label, tuple[tuple[Label, Label], ...]] = Field(description="by group, [method, base]; one family")
-    beside: dict[Label, Beside] = Field(default={}, description="rows of equal compute beside each base")
+    equal_compute: dict[Label, Amounts] = Field(default={}, description="rows of equal compute of each base")
     rule: Rule
     same_against_itself: SameAgainstItself
     contrasts: dict[Label, str] = Field(default={}, description="experiments that are trained with main's winners")
@@ -291,7 +291,7 @@ class Protocol(Frozen):
     def _orders(self) -> Iterator[str]:
         yield ROUNDS
         for setting in self.settings:
-            yield from (f"{setting}.{name}" for name in (*self.pairs, BESIDE, ITSELF))
+            yield from (f"{setting}.{name}" for name in (*self.pairs, EQUAL_COMPUTE, ITSELF))
         yield from (*self.contrasts, *self.references)
 
     @property

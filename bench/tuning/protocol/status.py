@@ -72,8 +72,8 @@ class Status:
             left = of_all - sum(row["outcome"] != FINISHED_WITH for row in item.rows)
             return self._of_trials(item.plan.label, left)
         if isinstance(item, Final):
-            beside = item.winners.source.beside
-            factor = 1 if beside is None else beside.local_steps * beside.rounds
+            amounts = item.winners.source.amounts
+            factor = 1 if amounts is None else amounts.local_steps * amounts.rounds
             return self._of_trials(item.label, factor * self.protocol.training_seeds_each)
         return None
 

@@ -36,7 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     methods = {"fedsam": tiny.PROTOCOL["methods"]["fedsam"]}
     file = tiny.write(folder / "grid", methods=methods, pairs={"ten": [["fedsam", "fedavg"]]})
     queue = Queue(Units(Grid.read(str(file)), folder / "results"))
-    names = ["main.ten", "main.beside", "main.itself", "noise", "central"]
+    names = ["main.ten", "main.equal_compute", "main.itself", "noise", "central"]
     assert work(queue.named(names), prepare_device("cpu", 1, silent), silent)
     store(str(file), folder / "results", folder / "results/baselines", progress=silent)
     return folder
@@ -54,7 +54,10 @@ def test_the_runs_of_a_search_are_stored_by_kind(searched: Path) -> None:
     assert stored.units["seed"].tolist() == [1000, 1000, 1001, 1001]
     assert set(stored.units["method"]) == {"fedavg", "fedsam"}
     assert set(stored.crossed["seed"]) == {0, 1, 2, 3}
-    assert {name: set(units["method"]) for name, units in stored.beside.items()} == {"k2": {"fedavg"}, "t2": {"fedavg"}}
+    assert {name: set(units["method"]) for name, units in stored.equal_compute.items()} == {
+        "k2": {"fedavg"},
+        "t2": {"fedavg"},
+    }
     assert stored.references["method"].tolist() == ["fedsam", "fedsam"]
     assert stored.contrasts["noise"]["train_true_accuracy"].notna().all()
 

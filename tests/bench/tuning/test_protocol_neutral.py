@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.data.root import ENVIRONMENT
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.training.run_setup import RunSetup
 from bench.tuning.protocol.plan import NEUTRAL, Planned, Result
@@ -14,12 +13,7 @@ from bench.tuning.trials import value_at, with_values
 
 ROUNDS = 2
 
-
-@pytest.fixture(scope="module", autouse=True)
-def data_folder(tmp_path_factory: pytest.TempPathFactory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ENVIRONMENT, str(tmp_path_factory.mktemp("data")))
-        yield
+pytestmark = pytest.mark.usefixtures("data_folder")
 
 
 @pytest.fixture(scope="module")

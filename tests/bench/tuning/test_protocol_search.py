@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from bench.data.dataset import DeviceData
-from bench.data.root import ENVIRONMENT
 from bench.experiments.experiment import load_experiment
 from bench.files.locks import folder_lock
 from bench.host.progress import silent
@@ -40,6 +39,8 @@ CELL = "mnist1d-60/iid/2-of-4"
 SEARCHES = ["main/fedsam/1000", "main/fedgf/1000"]
 MEASURED = ["cpu_seconds"]
 
+pytestmark = pytest.mark.usefixtures("data_folder")
+
 
 def queue_in(folder: Path, **changes: object) -> Queue:
     return Queue(Units(Grid.read(str(write(folder / "grid", **changes))), folder / "results"))
@@ -60,14 +61,6 @@ def tables(folder: Path) -> dict[str, pd.DataFrame]:
     """All trials of a tiny search by method, without what is measured."""
     files = sorted((folder / "results/search/tiny/tiny").rglob("trials.csv"))
     return {file.parts[-3]: pd.read_csv(file, dtype=str).drop(columns=[*MEASURED, "checksum"]) for file in files}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def data_folder(tmp_path_factory: pytest.TempPathFactory):
-    """The signals are generated once, into a folder of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ENVIRONMENT, str(tmp_path_factory.mktemp("data")))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -226,11 +219,11 @@ def test_winners_become_experiments_with_runs_of_their_own_seeds(searched: Path,
     of_fedsam = [item for items in queue.entries.values() for item in items if item.name.endswith("/fedsam")]
     finals = [item for item in of_fedsam if isinstance(item, Final) and item.is_ready]
     assert [item.name for item in finals] == ["tiny_t1000/fedsam", "tiny_x1001/fedsam", "tiny_noise_t1000/fedsam"]
-    beside = [item for item in queue.entries["main.beside"] if item.is_ready]
-    assert [item.name for item in beside] == [
+    more_compute = [item for item in queue.entries["main.equal_compute"] if item.is_ready]
+    assert [item.name for item in more_compute] == [
         f"tiny_{key}_t{seed}/fedavg" for seed in (1000, 1001) for key in ("k2", "t2")
     ]
-    work([*finals, *beside[:2]], CPU, silent)
+    work([*finals, *more_compute[:2]], CPU, silent)
     paths, unit = queue.units.paths, queue.units.of("main", "fedsam", 1000)
     experiment = load_experiment(str(paths.search("tiny") / "tiny_t1000.yaml"))
     cell = experiment.cell(f"{CELL}/fedsam")

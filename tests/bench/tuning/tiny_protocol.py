@@ -56,7 +56,7 @@ PROTOCOL: dict[str, Any] = {
         },
     },
     "pairs": {"ten": [["fedsam", "fedavg"], ["fedgf", "fedavg"]]},
-    "beside": {"k2": {"local_steps": 2}, "t2": {"rounds": 2}},
+    "equal_compute": {"k2": {"local_steps": 2}, "t2": {"rounds": 2}},
     "rule": {
         "unit": "tuning_seed", "test": "sign_flip", "corrected_over": "all pairs", "alpha": 0.05, "interval": 0.95,
         "least_units": 6,
@@ -64,7 +64,10 @@ PROTOCOL: dict[str, Any] = {
     "same_against_itself": {"values_of": "next_tuning_seed", "resamples": 10, "random_signs": True},
     "contrasts": {"noise": "noise.yaml"},
     "references": {"central": "central.yaml"},
-    "budget": {"core_hours": 1, "order": ["rounds", "main.ten", "main.beside", "main.itself", "central", "noise"]},
+    "budget": {
+        "core_hours": 1,
+        "order": ["rounds", "main.ten", "main.equal_compute", "main.itself", "central", "noise"],
+    },
 }  # fmt: skip
 
 NOISE = {
