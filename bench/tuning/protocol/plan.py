@@ -2,7 +2,8 @@
 
 A base:    base      the experiment's values, and draws in the ranges
            widen k   the winner at new ends of ranges, if it lies at an end, else draws around the best two
-           own, further            draws around the best two
+           refine    draws around the best two; the best of all trials so far are taken by its methods
+           own, further            draws around the best two, as many as a method's own trials
 A method:  neutral   the base's best two, at which the method is its base: they are taken, not trained again
            points    the other points of its own value at these two
            beyond    the value beyond the last point if that is the best, else the means of neighbours, or draws
@@ -155,12 +156,17 @@ class OfBase(Plan):
     @property
     def stages(self) -> tuple[str, ...]:
         """See above."""
-        return ("base", *(f"widen {k + 1}" for k in range(self.protocol.widen.times)), "own", "further")
+        return (*self.shared, "own", "further")
 
     @property
     def shared(self) -> tuple[str, ...]:
         """The stages whose results its methods take."""
-        return self.stages[: 1 + self.protocol.widen.times]
+        return ("base", *self.widening, "refine")
+
+    @property
+    def widening(self) -> tuple[str, ...]:
+        """The stages in which ranges widen."""
+        return tuple(f"widen {k + 1}" for k in range(self.protocol.widen.times))
 
     def batch(self, stage: str, results: Sequence[Result], of_base: Sequence[Result]) -> list[Planned]:
         """See above."""
@@ -168,9 +174,10 @@ class OfBase(Plan):
         if stage == "base":
             return self.in_ranges(stage, trials.base)
         ends = results[-1].planned.ends
-        if stage in self.shared:
+        if stage in self.widening:
             return self._widened(stage, results, ends)
-        return self.around(stage, results, trials.own if stage == "own" else trials.further, ends)
+        counts = {"refine": trials.refine, "own": trials.own, "further": trials.further}
+        return self.around(stage, results, counts[stage], ends)
 
     def _widened(self, stage: str, results: Sequence[Result], ends: Ends) -> list[Planned]:
         [winner], count = best(results, 1), self.protocol.widen.trials

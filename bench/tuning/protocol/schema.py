@@ -106,18 +106,19 @@ class Stages(Frozen):
 
     base: Count = Field(examples=[16], ge=2, description="of a base: the experiment's values, and draws in the ranges")
     widen: Count = Field(examples=[4], description="of a base: at new ends, or around the best two")
+    refine: Count = Field(examples=[12], description="of a base: around the best two, before its methods take them")
     own: Count = Field(examples=[12], description="points at the base's best two; of a base around its best two")
     further: Count = Field(examples=[4], description="further values at the best so far, or draws around the best two")
 
     @property
     def shared(self) -> int:
         """The trials of a base whose best are taken by its methods."""
-        return self.base + self.widen
+        return self.base + self.widen + self.refine
 
     @property
     def all(self) -> int:
         """The trials of each method, with those of its base."""
-        return self.base + self.widen + self.own + self.further
+        return self.shared + self.own + self.further
 
 
 class Refine(Frozen):

@@ -51,12 +51,12 @@ def middle(values: Values) -> float:
     return 50 - abs(values[LR] - 0.2) - abs(float(values.get(RHO) or 0) - 0.1)
 
 
-def test_every_method_has_36_trials_of_which_20_are_its_bases(units: Units) -> None:
+def test_every_method_has_48_trials_of_which_32_are_its_bases(units: Units) -> None:
     for label in units.protocol.labels:
         plan = units.of("main", label, 1000).plan
         if isinstance(plan, OfBase):
-            assert len(searched(plan, middle)) == 36
-            assert len(shared(plan, searched(plan, middle))) == 20
+            assert len(searched(plan, middle)) == 48
+            assert len(shared(plan, searched(plan, middle))) == 32
         else:
             stages = Counter(result.planned.stage for result in of_method(units, label, middle))
             assert stages == {NEUTRAL: 2, "points": 10, "beyond": 2, "further": 4}, label
@@ -126,11 +126,13 @@ def test_a_range_can_widen_twice_and_at_its_low_end(units: Units) -> None:
 
 def test_draws_around_the_best_stay_near_and_within_the_bound(units: Units) -> None:
     results = searched(units.of("main", "feddyn", 1000).plan, middle)
-    early = [r for r in results if r.planned.stage not in ("own", "further")]
-    centres = [r.values[LR] for r in best(early, 2)]
     step = (1.0 / 0.03) ** 0.1
-    for k, own in enumerate([r for r in results if r.planned.stage == "own"]):
-        assert centres[k % 2] / step * 0.99 <= own.values[LR] <= centres[k % 2] * step * 1.01
+    stages = units.of("main", "feddyn", 1000).plan.stages
+    for stage in ("refine", "own", "further"):
+        early = [r for r in results if stages.index(r.planned.stage) < stages.index(stage)]
+        centres = [r.values[LR] for r in best(early, 2)]
+        for k, drawn in enumerate([r for r in results if r.planned.stage == stage]):
+            assert centres[k % 2] / step * 0.99 <= drawn.values[LR] <= centres[k % 2] * step * 1.01
 
 
 def test_a_method_tries_its_points_with_the_best_two_of_its_base(units: Units) -> None:

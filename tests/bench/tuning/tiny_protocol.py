@@ -39,7 +39,7 @@ PROTOCOL: dict[str, Any] = {
         "otherwise": {"within_points": 1.0},
         "chosen": {"main": 4},
     },
-    "trials": {"base": 3, "widen": 2, "own": 4, "further": 2},
+    "trials": {"base": 3, "widen": 2, "refine": 1, "own": 4, "further": 2},
     "refine": {"share": 0.1, "around": 2},
     "widen": {"near": 0.05, "factor": 2, "times": 1, "trials": 2},
     "early_stopping": "none",
