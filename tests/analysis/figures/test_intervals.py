@@ -21,6 +21,9 @@ from matplotlib.figure import Figure
 from scipy.stats import kendalltau
 
 import analysis
+from analysis.comparison.flat import figures as flat_figures
+from analysis.comparison.flat.pairs import pairs
+from analysis.comparison.flat.units import units
 from analysis.comparison.report.figures import differences, ranks
 from analysis.comparison.study import figures as study_figures
 from analysis.comparison.study.levels import Clusters
@@ -35,6 +38,9 @@ from analysis.layouts.tidy import Tidy
 from analysis.provenance import reproduction_page
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
+from tests.analysis.comparison.flat_frames import SEEDS as TUNING_SEEDS
+from tests.analysis.comparison.flat_frames import protocol
+from tests.analysis.comparison.flat_frames import runs as flat_runs
 from tests.analysis.comparison.frames import compared, runs
 from tests.analysis.comparison.study_frames import study_runs
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
@@ -406,6 +412,16 @@ def of_study(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
     yield [(row["low"], row["high"])], [np.sort(rest)[[25, 974]]]
 
 
+def of_flat_pairs(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
+    """Of the differences of four tuning seeds, each of which is the mean of two runs."""
+    made = flat_runs(seeds=TUNING_SEEDS[:4])
+    means = made.pivot_table("test_accuracy", "experiment", "method")
+    table = pairs(units(made), protocol())
+    [figure] = flat_figures.of_pairs(table, protocol(), TEXT_WIDTH)
+    expected = [(means[label] - means[base]).tolist() for label, base in (("fedsam", "fedavg"), ("fedspeed", "feddyn"))]
+    yield drawn(figure.figure), map(t_interval, expected)
+
+
 def of_single_runs(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
     """They have no deviation."""
     rounds = np.arange(1, 51)
@@ -432,6 +448,7 @@ CASES: dict[str, Case] = {
     "provenance.reproduction_page": of_single_runs,
     "report.figures.differences": of_paired_differences,
     "report.figures.ranks": of_ranks,
+    "flat.figures": of_flat_pairs,
     "study.figures": of_study,
     "tuning.figures": lambda on: itertools.chain(of_tuning(on), of_budgets(on)),
 }
