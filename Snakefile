@@ -17,17 +17,17 @@ from subprocess import CalledProcessError
 
 from snakemake.utils import min_version
 
-from bench.host.threads import ONE_THREAD
+from fedflat.bench.host.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before NumPy is loaded: the jobs are forks of this process
 gc.disable()  # imports leave no garbage, and the search for it takes a fifth of their time
 
 from snakemake.executors import local
 
-from analysis.planning.demands import JOB_THREADS
-from analysis.planning.given_config import check_numbers
-from analysis.planning.left_locks import begin_work
-from analysis.planning.workflow import Workflow, one_line_errors
+from fedflat.analysis.planning.demands import JOB_THREADS
+from fedflat.analysis.planning.given_config import check_numbers
+from fedflat.analysis.planning.left_locks import begin_work
+from fedflat.analysis.planning.workflow import Workflow, one_line_errors
 from fedflat.command_server import CommandServer
 from fedflat.job_lines import print_job_lines
 

@@ -5,7 +5,7 @@
     fedflat.simulate("fedsam", model, clients, ...)                 train a model on tensors or arrays, without files
     fedflat.runs("quick")                                           one row per finished run of an experiment
     fedflat.metrics("quick")                                        one row per round of each run
-    fedflat.analysis("quick", "hessian")                            an analysis of all runs
+    fedflat.analysis_values("quick", "hessian")                     an analysis of all runs
     fedflat.load_run("results/runs/.../seed-0")                     one run: configuration, metrics, model, data
     fedflat.load_model("results/runs/.../seed-0")                   the trained model of a run, as a torch module
     fedflat.hessian(model, (x, y), k=5)                             the largest eigenvalues of a loss's Hessian
@@ -19,31 +19,31 @@ names above are imported when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bench import __version__
+from fedflat.bench import __version__
 
 if TYPE_CHECKING:
-    from bench.input.errors import UserError
-    from bench.training.engine_choice import EngineChoice
+    from fedflat.bench.input.errors import UserError
+    from fedflat.bench.training.engine_choice import EngineChoice
     from fedflat.curvature import hessian, sharpness, surface
-    from fedflat.results import Run, analysis, load_model, load_run, metrics, runs
+    from fedflat.results import Run, analysis_values, load_model, load_run, metrics, runs
     from fedflat.round_logs import tensorboard
     from fedflat.simulation import simulate
     from fedflat.simulation_result import SimulationResult
 
 __all__ = [
     "EngineChoice", "Run", "SimulationResult", "UserError", "__version__",
-    "analysis", "hessian", "load_model", "load_run", "metrics", "runs", "sharpness", "simulate", "surface",
+    "analysis_values", "hessian", "load_model", "load_run", "metrics", "runs", "sharpness", "simulate", "surface",
     "tensorboard",
 ]  # fmt: skip
 
 _MODULES = {
-    "EngineChoice": "bench.training.engine_choice",
+    "EngineChoice": "fedflat.bench.training.engine_choice",
     "SimulationResult": "fedflat.simulation_result",
     "simulate": "fedflat.simulation",
     "tensorboard": "fedflat.round_logs",
-    "UserError": "bench.input.errors",
+    "UserError": "fedflat.bench.input.errors",
     **dict.fromkeys(("hessian", "sharpness", "surface"), "fedflat.curvature"),
-    **dict.fromkeys(("Run", "analysis", "load_model", "load_run", "metrics", "runs"), "fedflat.results"),
+    **dict.fromkeys(("Run", "analysis_values", "load_model", "load_run", "metrics", "runs"), "fedflat.results"),
 }
 
 

@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from bench.training.code_version import code_fingerprint
+from fedflat.bench.training.code_version import code_fingerprint
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # linux/prctl.h
 SERVER, COMMAND = b"fedflat-server", b"fedflat"
@@ -38,8 +38,8 @@ MAX_BYTES = 1 << 17
 IMPORTED = (
     "torch._dynamo",  # torch.func's gradients import it, which takes a second
     "torch.fx.experimental.symbolic_shapes",  # Hessian-vector products import it, in half a second
-    "analysis.analyses.run_analysis",
-    "analysis.report.report",
+    "fedflat.analysis.analyses.run_analysis",
+    "fedflat.analysis.report.report",
     "fedflat.cli.app",
 )
 """The modules that commands use."""

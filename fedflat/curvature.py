@@ -9,20 +9,20 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
-from analysis.measures.directions import Biases, Family, filter_normalised_directions
-from analysis.measures.flatness import Ascent
-from analysis.measures.flatness import sharpness as measured_sharpness
-from analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
-from bench.engine.objective import Objective
-from bench.engine.own_inputs import OwnSamples
-from bench.engine.own_tensors import Model, copied, own_batches
-from bench.input.arguments import Argument, checked
-from bench.input.bounds import Count, Images, Length, Points, Positive, Seed
-from bench.models.network import has_buffers
-from bench.numerics.precision import at_least_single
-from bench.numerics.streams import torch_stream
-from bench.training.calibration import SMALL
+from fedflat.analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
+from fedflat.analysis.measures.directions import Biases, Family, filter_normalised_directions
+from fedflat.analysis.measures.flatness import Ascent
+from fedflat.analysis.measures.flatness import sharpness as measured_sharpness
+from fedflat.analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.own_inputs import OwnSamples
+from fedflat.bench.engine.own_tensors import Model, copied, own_batches
+from fedflat.bench.input.arguments import Argument, checked
+from fedflat.bench.input.bounds import Count, Images, Length, Points, Positive, Seed
+from fedflat.bench.models.network import has_buffers
+from fedflat.bench.numerics.precision import at_least_single
+from fedflat.bench.numerics.streams import torch_stream
+from fedflat.bench.training.calibration import SMALL
 from fedflat.progress_bar import progress_bar
 
 Batches = list[tuple[Tensor, Tensor]]

@@ -3,7 +3,7 @@
 import errno
 import traceback
 
-from bench.input.errors import UserError, one_line
+from fedflat.bench.input.errors import UserError, one_line
 
 EXPLAINED = (UserError, MemoryError, OSError, UnicodeEncodeError, SystemExit)
 """The exceptions that have one line."""

@@ -8,16 +8,16 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from analysis.report.requested import RequestedExperiment
-from bench.data.root import data_root
-from bench.engine.objective import Objective
-from bench.experiments.stored_config import trust_code
-from bench.input.arguments import NameOrFile, checked, plain_mapping
-from bench.input.errors import UserError, unknown
-from bench.methods.common.buffers import BUFFERS
-from bench.models import build_model
-from bench.training.run_directory import RunDirectory, finished_run
-from bench.training.run_setup import load_dataset
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.data.root import data_root
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.experiments.stored_config import trust_code
+from fedflat.bench.input.arguments import NameOrFile, checked, plain_mapping
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.methods.common.buffers import BUFFERS
+from fedflat.bench.models import build_model
+from fedflat.bench.training.run_directory import RunDirectory, finished_run
+from fedflat.bench.training.run_setup import load_dataset
 
 Overrides = Annotated[Mapping[str, Any], plain_mapping('{"training.rounds": 20}')]
 """Values of an experiment that its runs override, by dotted key, as in {"training.rounds": 20}."""
@@ -125,7 +125,7 @@ def metrics(
 
 
 @checked
-def analysis(
+def analysis_values(
     experiment: NameOrFile, name: str, *, results: str | Path = "results", overrides: Overrides | None = None
 ) -> pd.DataFrame:
     """The results of an analysis of all cells of an experiment: the rows of its tidy files.
@@ -134,7 +134,7 @@ def analysis(
     Other arguments as in `runs`.
 
     >>> import fedflat
-    >>> fedflat.analysis("quick", "convergence")["method"].unique().tolist()
+    >>> fedflat.analysis_values("quick", "convergence")["method"].unique().tolist()
     ['fedsam']
 
     Raises `UserError` if no cell is analysed, or if a file was computed with other options or from other runs.

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.code.modules import checked_imports
-from bench.code.named_code import trust_file
-from bench.code.user_code import failure, run_file
-from bench.experiments.run_config import RunConfig
-from bench.input.arguments import checked
-from bench.input.content import expanded, read_own
-from bench.input.errors import UserError, unknown
+from fedflat.bench.code.modules import checked_imports
+from fedflat.bench.code.named_code import trust_file
+from fedflat.bench.code.user_code import failure, run_file
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.arguments import checked
+from fedflat.bench.input.content import expanded, read_own
+from fedflat.bench.input.errors import UserError, unknown
 
 OnRound = Callable[[dict[str, float]], object]
 """Receives the measurements of a round by name, `round` (from 1) among them."""

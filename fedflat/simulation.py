@@ -11,30 +11,30 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from bench.data.partitions import parse_partition
-from bench.engine.batches import LocalSteps
-from bench.engine.divergence import evaluation_diverged
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import LocalWork
-from bench.engine.objective import Objective
-from bench.engine.own_inputs import OwnSamples
-from bench.engine.own_tensors import Model, OwnData, copied, federation_on
-from bench.engine.participation import Participation, active_clients, counted
-from bench.engine.settings import EngineSettings
-from bench.engine.step_settings import StepSettings
-from bench.engine.work import parse_work
-from bench.input.arguments import Argument, checked, plain_mapping, whole
-from bench.input.bounds import MOST, Count, Images, Seed
-from bench.input.errors import UserError, unknown
-from bench.input.frozen import literals
-from bench.methods.base import Method
-from bench.methods.catalog import recipe
-from bench.methods.recipe import Recipe
-from bench.models.network import has_buffers
-from bench.training.calibration import choose_engine, is_small
-from bench.training.engine import Engine
-from bench.training.engine_choice import EngineChoice
-from bench.training.run_setup import images_per_batch
+from fedflat.bench.data.partitions import parse_partition
+from fedflat.bench.engine.batches import LocalSteps
+from fedflat.bench.engine.divergence import evaluation_diverged
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import LocalWork
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.own_inputs import OwnSamples
+from fedflat.bench.engine.own_tensors import Model, OwnData, copied, federation_on
+from fedflat.bench.engine.participation import Participation, active_clients, counted
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.engine.work import parse_work
+from fedflat.bench.input.arguments import Argument, checked, plain_mapping, whole
+from fedflat.bench.input.bounds import MOST, Count, Images, Seed
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.frozen import literals
+from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.catalog import recipe
+from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.models.network import has_buffers
+from fedflat.bench.training.calibration import choose_engine, is_small
+from fedflat.bench.training.engine import Engine
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.run_setup import images_per_batch
 from fedflat.progress_bar import progress_bar
 from fedflat.round_logs import OnRound
 from fedflat.simulation_result import SimulationResult

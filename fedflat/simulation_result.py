@@ -7,14 +7,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bench.engine.objective import Objective
-from bench.engine.own_inputs import Inputs, OwnArray
-from bench.engine.own_tensors import copied
-from bench.input.arguments import checked
-from bench.input.bounds import Count
-from bench.input.errors import UserError, first_few
-from bench.models.user_model import trained_parameters
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.own_inputs import Inputs, OwnArray
+from fedflat.bench.engine.own_tensors import copied
+from fedflat.bench.input.arguments import checked
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.models.user_model import trained_parameters
+from fedflat.bench.training.engine_choice import EngineChoice
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import pytest
 from fedflat.command_server import IMPORTED
 from tests.places import ROOT
 
-PRELOADED = [*IMPORTED, "snakemake.cli", "analysis.planning.workflow"]
+PRELOADED = [*IMPORTED, "snakemake.cli", "fedflat.analysis.planning.workflow"]
 SNAKEMAKE = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", str(ROOT / "profiles" / "default")]
 
 

@@ -15,10 +15,10 @@ import torch
 from hypothesis import settings
 from torch import Tensor, nn
 
-from bench.data.sources.digits import Digits
-from bench.engine.objective import Objective
-from bench.files.locks import locked
-from bench.models.architectures.cnn_gn import CNNGN
+from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.files.locks import locked
+from fedflat.bench.models.architectures.cnn_gn import CNNGN
 
 torch.set_num_threads(1)
 

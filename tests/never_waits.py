@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from bench.models.dropout import KeyedDraws
+from fedflat.bench.models.dropout import KeyedDraws
 
 DEVICE = torch.device("meta")
 DEPENDENT = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}

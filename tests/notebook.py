@@ -16,7 +16,7 @@ import nbformat
 from matplotlib import pyplot as plt
 from nbformat.v4 import new_output
 
-from bench.files.atomic import write_text
+from fedflat.bench.files.atomic import write_text
 from tests.places import ROOT
 
 NOTEBOOK = ROOT / "docs" / "tour.ipynb"

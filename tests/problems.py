@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.data.dataset import DeviceData
-from bench.engine.batches import FullBatches
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import Backend
-from bench.engine.objective import Objective
-from bench.engine.step_settings import StepSettings
-from bench.experiments.run_config import RunConfig
-from bench.methods.catalog import recipe
-from bench.methods.recipe import Recipe
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
-from bench.training.train import train_runs
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.engine.batches import FullBatches
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import Backend
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.methods.catalog import recipe
+from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
+from fedflat.bench.training.train import train_runs
 from fedflat.simulation import simulate
 from fedflat.simulation_result import SimulationResult
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.code import trusted_code
+from fedflat.bench.code import trusted_code
 
 LEAVES_A_TRACE = "open(__file__ + '.executed', 'w').close()\n"
 """The begin of a file of code, next to which there is another file after its execution."""

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from bench.engine.backends.graph import errors_of_capture
-from bench.engine.backends.rows import Rows
-from bench.engine.backends.static import Function
+from fedflat.bench.engine.backends.graph import errors_of_capture
+from fedflat.bench.engine.backends.rows import Rows
+from fedflat.bench.engine.backends.static import Function
 
 
 class Tape(TorchDispatchMode):

@@ -19,12 +19,12 @@ import typer
 import yaml
 from snakemake.cli import get_argument_parser
 
-from analysis.comparison.baselines import CURVE_IDS, Baselines, load, save
-from analysis.planning.workflow import KEYS, Workflow
-from bench.code.trusted_code import trust
-from bench.experiments.experiment import load_experiment
-from bench.methods.compose import SLOTS
-from bench.methods.user_file import recipe_from_file
+from fedflat.analysis.comparison.baselines import CURVE_IDS, Baselines, load, save
+from fedflat.analysis.planning.workflow import KEYS, Workflow
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.methods.compose import SLOTS
+from fedflat.bench.methods.user_file import recipe_from_file
 from fedflat.cli.app import app
 from fedflat.cli.options import assignment, overrides_of
 from tests.documents import PAGES, Page, run

@@ -1,6 +1,7 @@
 """The structure of the project: imports run in one direction and not in circles; the tests mirror the packages."""
 
 import ast
+from collections.abc import Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -11,13 +12,13 @@ from tests.places import ROOT
 
 PACKAGES = ("bench", "analysis", "fedflat")
 ROOMS = (
-    "bench.input", "bench.files", "bench.host", "bench.code", "bench.numerics",
-    "bench.data", "bench.models", "bench.methods",
-    "bench.engine", "bench.experiments", "bench.training", "bench.tuning",
-    "analysis.measures", "analysis.analyses", "analysis.layouts", "analysis.published",
-    "analysis.verdicts", "analysis.tables", "analysis.figures",
-    "analysis.report", "analysis.claims", "analysis.explorer",
-    "analysis.comparison", "analysis.planning", "analysis.provenance",
+    "fedflat.bench.input", "fedflat.bench.files", "fedflat.bench.host", "fedflat.bench.code", "fedflat.bench.numerics",
+    "fedflat.bench.data", "fedflat.bench.models", "fedflat.bench.methods",
+    "fedflat.bench.engine", "fedflat.bench.experiments", "fedflat.bench.training", "fedflat.bench.tuning",
+    "fedflat.analysis.measures", "fedflat.analysis.analyses", "fedflat.analysis.layouts", "fedflat.analysis.published",
+    "fedflat.analysis.verdicts", "fedflat.analysis.tables", "fedflat.analysis.figures",
+    "fedflat.analysis.report", "fedflat.analysis.claims", "fedflat.analysis.explorer",
+    "fedflat.analysis.comparison", "fedflat.analysis.planning", "fedflat.analysis.provenance",
     "fedflat",
 )  # fmt: skip
 """From the lowest to the highest: a package imports from itself and from packages before it in this list."""
@@ -26,16 +27,28 @@ ROOMS = (
 @cache
 def modules() -> dict[str, Path]:
     files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
-    names = {file: ".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files}
+    names = {file: named(file.relative_to(ROOT).with_suffix("").parts) for file in files}
     return {name.removesuffix(".__init__"): file for file, name in names.items()}
+
+
+def named(parts: Sequence[str]) -> str:
+    """The name of a module or package; `fedflat` has links to the other packages."""
+    return ".".join(parts if parts[0] == "fedflat" else ("fedflat", *parts))
 
 
 @cache
 def imports(module: str) -> tuple[str, ...]:
-    """The project's modules that a module imports anywhere in its file, also within functions."""
+    """The project's modules that a module imports anywhere in its file, also within functions.
+
+    Those of fedflat itself are for types only: it imports them when they are first used.
+    """
     found: list[str] = []
-    for node in ast.walk(ast.parse(modules()[module].read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+    tree = ast.parse(modules()[module].read_bytes())
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "fedflat":
             named = [f"{node.module}.{alias.name}" for alias in node.names]
             found += [name if name in modules() else node.module for name in named]
         elif isinstance(node, ast.Import):
@@ -49,7 +62,7 @@ def room(module: str) -> str | None:
 
 def wrong_imports(module: str) -> list[str]:
     """What is wrong with a module's place and its imports, in words."""
-    if module in ("bench", "analysis"):
+    if module in ("fedflat.bench", "fedflat.analysis"):
         return [f"{module} imports {imported}; the packages themselves import nothing" for imported in imports(module)]
     own = room(module)
     if own is None:
@@ -58,7 +71,7 @@ def wrong_imports(module: str) -> list[str]:
     return [
         f"{module} imports {imported}, from a later room or from none"
         for imported in imports(module)
-        if imported != "bench" and room(imported) in {*later, None}
+        if imported != "fedflat.bench" and room(imported) in {*later, None}
     ]
 
 
@@ -87,5 +100,5 @@ def test_no_files_import_each_other_in_a_circle():
 
 def test_the_tests_mirror_the_rooms():
     folders = {file.parent for package in PACKAGES for file in (ROOT / "tests" / package).rglob("test_*.py")}
-    tested = {".".join(folder.relative_to(ROOT / "tests").parts) for folder in folders}
+    tested = {named(folder.relative_to(ROOT / "tests").parts) for folder in folders}
     assert tested == set(ROOMS)

@@ -1,8 +1,8 @@
 """`make test` leaves methods out, and no component class."""
 
-from bench.methods.catalog import CATALOG
-from bench.methods.recipe import Components, Recipe
-from bench.methods.servers.momentum import Momentum
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.servers.momentum import Momentum
 from tests.tiers import COVERING, METHODS, covering, in_turn
 
 

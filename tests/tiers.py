@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bench.methods.catalog import CATALOG
-from bench.methods.recipe import Recipe
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.recipe import Recipe
 
 thorough = pytest.mark.thorough
 

@@ -4,13 +4,13 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from analysis.analyses.base import Analysis
-from bench.experiments.files import PAPER_TABLES, experiment_files, read_yaml
-from bench.experiments.results import RESERVED
-from bench.input.errors import UserError, unknown
-from bench.input.frozen import NAME
-from bench.input.preference import with_first_known
-from bench.input.registry import registered
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.bench.experiments.files import PAPER_TABLES, experiment_files, read_yaml
+from fedflat.bench.experiments.results import RESERVED
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.frozen import NAME
+from fedflat.bench.input.preference import with_first_known
+from fedflat.bench.input.registry import registered
 
 ANALYSES: Mapping[str, type[Analysis]] = registered(Analysis, __name__)
 

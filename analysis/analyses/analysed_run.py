@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.data.dataset import Batches, DeviceData, Subset
-from bench.data.partitions.base import Indices
-from bench.engine.federation import FederationState
-from bench.engine.participation import scheduled_rounds
-from bench.experiments.run_config import RunConfig
-from bench.host.progress import PROGRESS_SECONDS, Progress, Timer, silent
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
+from fedflat.bench.data.dataset import Batches, DeviceData, Subset
+from fedflat.bench.data.partitions.base import Indices
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.engine.participation import scheduled_rounds
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.progress import PROGRESS_SECONDS, Progress, Timer, silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
 
 T = TypeVar("T")
 _SUBSET_NAMES: Mapping[Subset, str] = {"train": "training", "test": "test"}

@@ -9,19 +9,25 @@ import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.analysed_run import AnalysedRun, Sample
-from analysis.measures.curvature.hessian import Estimator, NumberFormat, TopEigenvalues, in_format, top_eigenvalues
-from analysis.measures.curvature.pyhessian_power import NAME as PYHESSIAN
-from analysis.measures.flatness import Ascent
-from analysis.measures.forward_passes import ForwardPrecision
-from analysis.measures.packaged_landscape import NAME as LOSS_LANDSCAPES
-from bench.data.dataset import Subset
-from bench.data.sources.base import Source
-from bench.engine.objective import Batched
-from bench.experiments.run_config import Evaluation
-from bench.input.bounds import ALL_IS_NULL, Count, Images, Seed
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
+from fedflat.analysis.analyses.analysed_run import AnalysedRun, Sample
+from fedflat.analysis.measures.curvature.hessian import (
+    Estimator,
+    NumberFormat,
+    TopEigenvalues,
+    in_format,
+    top_eigenvalues,
+)
+from fedflat.analysis.measures.curvature.pyhessian_power import NAME as PYHESSIAN
+from fedflat.analysis.measures.flatness import Ascent
+from fedflat.analysis.measures.forward_passes import ForwardPrecision
+from fedflat.analysis.measures.packaged_landscape import NAME as LOSS_LANDSCAPES
+from fedflat.bench.data.dataset import Subset
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.engine.objective import Batched
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.bounds import ALL_IS_NULL, Count, Images, Seed
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
 
 
 class Analysis(Frozen):

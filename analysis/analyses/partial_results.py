@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.files.atomic import write_bytes
-from bench.files.checksums import checksum
-from bench.input.errors import UserError
+from fedflat.bench.files.atomic import write_bytes
+from fedflat.bench.files.checksums import checksum
+from fedflat.bench.input.errors import UserError
 
 
 class PartialResults:

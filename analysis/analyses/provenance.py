@@ -4,10 +4,10 @@ import functools
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.experiments.address import IDS
-from bench.input.content import named_contents, short_hash
-from bench.training.code_version import code_fingerprint
-from bench.training.directories.shared_runs import TAKEN_FROM
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.input.content import named_contents, short_hash
+from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.directories.shared_runs import TAKEN_FROM
 
 PROVENANCE_COLUMNS = ("options", "compared_with", "code")
 """All options, the identities of the runs that the run was compared with, and the code's fingerprint."""

@@ -7,22 +7,22 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis
-from analysis.analyses.provenance import (
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
     analysis_fingerprint,
     name_value_pairs,
 )
-from analysis.analyses.shared_rows import shared_rows
-from bench.experiments.address import IDS
-from bench.experiments.results import METRICS, run_in
-from bench.files.csv_json import read_checked_csv, write_checked_csv
-from bench.host.progress import Progress
-from bench.input.errors import UserError
-from bench.training.directories.shared_runs import TAKEN_FROM
-from bench.training.run_directory import CONFIG, RunDirectory, identified, is_complete
+from fedflat.analysis.analyses.shared_rows import shared_rows
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.results import METRICS, run_in
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.directories.shared_runs import TAKEN_FROM
+from fedflat.bench.training.run_directory import CONFIG, RunDirectory, identified, is_complete
 
 CELL_COLUMNS = ["experiment", *IDS]
 

@@ -6,16 +6,16 @@ from typing import Any
 import pandas as pd
 import torch
 
-from analysis.analyses.analysed_run import AnalysedRun, Sample
-from analysis.analyses.base import OfLandscape
-from analysis.analyses.partial_results import PartialResults
-from analysis.analyses.provenance import analysis_fingerprint
-from analysis.measures.directions import Family
-from analysis.measures.forward_passes import differences, forward_precision, spread
-from analysis.measures.landscape import Grid, Point, Prepared, Score, chunks, points_together, score
-from analysis.measures.packaged_landscape import packaged_scores
-from bench.data.dataset import Subset
-from bench.input.content import short_hash
+from fedflat.analysis.analyses.analysed_run import AnalysedRun, Sample
+from fedflat.analysis.analyses.base import OfLandscape
+from fedflat.analysis.analyses.partial_results import PartialResults
+from fedflat.analysis.analyses.provenance import analysis_fingerprint
+from fedflat.analysis.measures.directions import Family
+from fedflat.analysis.measures.forward_passes import differences, forward_precision, spread
+from fedflat.analysis.measures.landscape import Grid, Point, Prepared, Score, chunks, points_together, score
+from fedflat.analysis.measures.packaged_landscape import packaged_scores
+from fedflat.bench.data.dataset import Subset
+from fedflat.bench.input.content import short_hash
 
 
 def score_points(

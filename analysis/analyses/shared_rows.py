@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.analyses.provenance import TEXT_COLUMNS
-from bench.experiments.results import runs_folder, same_run_of_others
-from bench.files.csv_json import read_checked_csv
-from bench.input.errors import UserError
-from bench.training.directories.shared_runs import TAKEN_FROM
-from bench.training.run_directory import PROVENANCE, RunDirectory
+from fedflat.analysis.analyses.provenance import TEXT_COLUMNS
+from fedflat.bench.experiments.results import runs_folder, same_run_of_others
+from fedflat.bench.files.csv_json import read_checked_csv
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.directories.shared_runs import TAKEN_FROM
+from fedflat.bench.training.run_directory import PROVENANCE, RunDirectory
 
 
 def shared_rows(

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from bench.experiments.address import CellAddress
+from fedflat.bench.experiments.address import CellAddress
 
 Outcome = Literal["holds", "fails", "undecided"]
 

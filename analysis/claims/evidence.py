@@ -8,26 +8,26 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from analysis.claims.decide import Finding, Statement, decide
-from analysis.claims.schema import Claim, PaperClaims, claims_of
-from analysis.layouts.layout import layout_names
-from analysis.layouts.protocol import at_scale, with_requested_value
-from analysis.layouts.tidy import FILES
-from analysis.measures.convergence import incomplete_data
-from analysis.published.numbers import PublishedNumber, find, published
-from analysis.published.transcript import departures
-from analysis.report.requested import RequestedExperiment
-from analysis.tables.fairness import compared, other_evaluation
-from analysis.tables.layout import Column, load_table
-from analysis.tables.published_keys import of_entry
-from analysis.tables.quantities import quantity
-from analysis.tables.values import values_of
-from analysis.verdicts.margins import rules
-from bench.data.sources import parse_source
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
+from fedflat.analysis.claims.decide import Finding, Statement, decide
+from fedflat.analysis.claims.schema import Claim, PaperClaims, claims_of
+from fedflat.analysis.layouts.layout import layout_names
+from fedflat.analysis.layouts.protocol import at_scale, with_requested_value
+from fedflat.analysis.layouts.tidy import FILES
+from fedflat.analysis.measures.convergence import incomplete_data
+from fedflat.analysis.published.numbers import PublishedNumber, find, published
+from fedflat.analysis.published.transcript import departures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.tables.fairness import compared, other_evaluation
+from fedflat.analysis.tables.layout import Column, load_table
+from fedflat.analysis.tables.published_keys import of_entry
+from fedflat.analysis.tables.quantities import quantity
+from fedflat.analysis.tables.values import values_of
+from fedflat.analysis.verdicts.margins import rules
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
 
 Kind = Literal["true scale", "smoke scale", "other settings", "other data"]
 """What runs are: those of the paper's experiment with its own settings, at smoke scale, or with values set otherwise;

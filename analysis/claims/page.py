@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from analysis.claims.decide import Finding
-from analysis.claims.evidence import Printed, Runs
-from analysis.claims.schema import FORMS, Claim
-from analysis.claims.statements import Bounds, Change, Comparison, Level, Rank
-from bench.files.text_table import aligned, markdown
+from fedflat.analysis.claims.decide import Finding
+from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.schema import FORMS, Claim
+from fedflat.analysis.claims.statements import Bounds, Change, Comparison, Level, Rank
+from fedflat.bench.files.text_table import aligned, markdown
 
 HEADER = ["claim", "place", "stated", "print", "measured", "95 % interval", "decision"]
 

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from analysis.claims.decide import AtLeast, Statement, every
-from analysis.claims.statements import Change, Comparison, Form, Level, Rank, Unit
-from analysis.measures.convergence import FinalValue
-from analysis.tables.layout import Column
-from bench.experiments.address import Setting
-from bench.experiments.files import PAPER_TABLES, read_yaml
-from bench.input.errors import UserError, unknown
-from bench.input.frozen import NAME, Frozen
+from fedflat.analysis.claims.decide import AtLeast, Statement, every
+from fedflat.analysis.claims.statements import Change, Comparison, Form, Level, Rank, Unit
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.tables.layout import Column
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.experiments.files import PAPER_TABLES, read_yaml
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.frozen import NAME, Frozen
 
 StandsFor = Mapping[str, str]
 NONE: StandsFor = {}

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from analysis.claims.decide import AtLeast, Contrast, Region, Statement, every
-from bench.experiments.address import CellAddress, Setting
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
+from fedflat.analysis.claims.decide import AtLeast, Contrast, Region, Statement, every
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
 
 Unit = tuple[Setting, ...]
 """Settings that a statement needs at once: one, or those along which a value changes."""

@@ -9,9 +9,19 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.baselines import COMMON, CURVES, KEY, RUNS, Baselines, folder_of, load, save, stored_experiment
-from analysis.comparison.comparable import check_accuracies, check_comparable, check_versions, place_of
-from analysis.comparison.run_table import (
+from fedflat.analysis.comparison.baselines import (
+    COMMON,
+    CURVES,
+    KEY,
+    RUNS,
+    Baselines,
+    folder_of,
+    load,
+    save,
+    stored_experiment,
+)
+from fedflat.analysis.comparison.comparable import check_accuracies, check_comparable, check_versions, place_of
+from fedflat.analysis.comparison.run_table import (
     ANALYSED,
     CURVE_IDS,
     TUNED,
@@ -21,16 +31,16 @@ from analysis.comparison.run_table import (
     require_all_rounds,
     run_table,
 )
-from analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS, CellAddress
-from bench.experiments.files import experiment_files, experiment_names, read_yaml
-from bench.experiments.resolving import experiment_data
-from bench.files.atomic import write_text
-from bench.files.locks import folder_lock
-from bench.input.errors import UserError, first_few
-from bench.input.frozen import NAME
-from bench.training.directories.open_runs import no_empty_folders
+from fedflat.analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import IDS, CellAddress
+from fedflat.bench.experiments.files import experiment_files, experiment_names, read_yaml
+from fedflat.bench.experiments.resolving import experiment_data
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.input.frozen import NAME
+from fedflat.bench.training.directories.open_runs import no_empty_folders
 
 FEWEST_SEEDS = 2
 """Runs of fewer seeds are not stored: one seed shows no spread."""

@@ -4,7 +4,7 @@ results/baselines/GRID/runs.csv     one row per run: what it has measured and sp
 results/baselines/GRID/about.csv    what runs have in common: how they were configured and computed
 results/baselines/GRID/curves.csv   one row per run: its evaluations, in columns such as test_accuracy_10
 results/baselines/GRID/NAME.yaml    an experiment with tuned values, whose runs are stored
-results/baselines/GRID/trials.csv   one row per trial of a search without early stopping (analysis.comparison.tuning)
+results/baselines/GRID/trials.csv   one row per trial of a search without early stopping (see comparison.tuning)
 
 A row of runs.csv names its row of about.csv. A killed command may leave further rows in about.csv and curves.csv:
 runs.csv is written last.
@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.comparable import check_comparable
-from analysis.comparison.run_table import (
+from fedflat.analysis.comparison.comparable import check_comparable
+from fedflat.analysis.comparison.run_table import (
     ABOUT,
     AMOUNT,
     CURVE,
@@ -30,12 +30,12 @@ from analysis.comparison.run_table import (
     better,
     run_columns,
 )
-from analysis.measures.convergence import Better
-from bench.experiments.address import RUN_IDS
-from bench.experiments.results import ResultPaths
-from bench.files.csv_json import read_checked_csv, write_checked_csv
-from bench.input.content import short_hash
-from bench.input.errors import UserError, unknown
+from fedflat.analysis.measures.convergence import Better
+from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError, unknown
 
 KEY = [*RUN_IDS, "variant"]
 """Columns in which no two stored runs are equal."""

@@ -1,38 +1,39 @@
 """The page of a benchmark, docs/GRID.md: what the stored runs of a grid show.
 
-`python -m analysis.comparison.benchmark GRID` rewrites the generated parts of the page, and draws their figures again.
+`python -m fedflat.analysis.comparison.benchmark GRID` rewrites the generated parts of the page, and draws their figures
+again.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from analysis.comparison.baselines import load, stored_grids
-from analysis.comparison.flat.parts import PARTS as FLAT_PARTS
-from analysis.comparison.flat.regime import Regime
-from analysis.comparison.flat.regime_page import regime_table, regime_words, search_words
-from analysis.comparison.overview import facts
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.pages.part import Part, rewrite
-from analysis.comparison.pages.table import ReportTable
-from analysis.comparison.study.figures import figures as study_figures
-from analysis.comparison.study.measures import RESULTS
-from analysis.comparison.study.study import Study
-from analysis.comparison.study.tables import tables as study_tables
-from analysis.comparison.study.words import words
-from analysis.comparison.tuning.compositions import searches
-from analysis.comparison.tuning.compositions.evaluation import Evaluation
-from analysis.comparison.tuning.compositions.figure import draw
-from analysis.comparison.tuning.compositions.tables import tables as composition_tables
-from analysis.comparison.tuning.compositions.words import answer
-from analysis.comparison.tuning.figures import of_budget, of_gain
-from analysis.comparison.tuning.report import budget_words, gain_words, stopping_words
-from analysis.comparison.tuning.source import TuningSource
-from analysis.comparison.tuning.tables import of_budget as tables_of_budget
-from analysis.comparison.tuning.tables import of_early_stopping
-from analysis.comparison.tuning.tables import of_gain as tables_of_gain
-from analysis.figures.base import TEXT_WIDTH
-from bench.files.marked_text import marks
+from fedflat.analysis.comparison.baselines import load, stored_grids
+from fedflat.analysis.comparison.flat.parts import PARTS as FLAT_PARTS
+from fedflat.analysis.comparison.flat.regime import Regime
+from fedflat.analysis.comparison.flat.regime_page import regime_table, regime_words, search_words
+from fedflat.analysis.comparison.overview import facts
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.pages.part import Part, rewrite
+from fedflat.analysis.comparison.pages.table import ReportTable
+from fedflat.analysis.comparison.study.figures import figures as study_figures
+from fedflat.analysis.comparison.study.measures import RESULTS
+from fedflat.analysis.comparison.study.study import Study
+from fedflat.analysis.comparison.study.tables import tables as study_tables
+from fedflat.analysis.comparison.study.words import words
+from fedflat.analysis.comparison.tuning.compositions import searches
+from fedflat.analysis.comparison.tuning.compositions.evaluation import Evaluation
+from fedflat.analysis.comparison.tuning.compositions.figure import draw
+from fedflat.analysis.comparison.tuning.compositions.tables import tables as composition_tables
+from fedflat.analysis.comparison.tuning.compositions.words import answer
+from fedflat.analysis.comparison.tuning.figures import of_budget, of_gain
+from fedflat.analysis.comparison.tuning.report import budget_words, gain_words, stopping_words
+from fedflat.analysis.comparison.tuning.source import TuningSource
+from fedflat.analysis.comparison.tuning.tables import of_budget as tables_of_budget
+from fedflat.analysis.comparison.tuning.tables import of_early_stopping
+from fedflat.analysis.comparison.tuning.tables import of_gain as tables_of_gain
+from fedflat.analysis.figures.base import TEXT_WIDTH
+from fedflat.bench.files.marked_text import marks
 
 DOCS = Path(__file__).parents[2] / "docs"
 FITTED = 90.0

@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.run_table import AMOUNT
-from bench.experiments.address import IDS
-from bench.experiments.results import run_in
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.run_table import AMOUNT
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.results import run_in
+from fedflat.bench.input.errors import UserError
 
 PAIR = [*IDS[:3], "seed"]
 """Columns that are equal for the two runs of a pair."""

@@ -13,9 +13,16 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.baselines import Baselines, load
-from analysis.comparison.comparable import PAIR, VERSIONS, check_accuracies, difference, other_versions, place_of
-from analysis.comparison.run_table import (
+from fedflat.analysis.comparison.baselines import Baselines, load
+from fedflat.analysis.comparison.comparable import (
+    PAIR,
+    VERSIONS,
+    check_accuracies,
+    difference,
+    other_versions,
+    place_of,
+)
+from fedflat.analysis.comparison.run_table import (
     ANALYSED,
     CURVE,
     CURVE_IDS,
@@ -26,16 +33,16 @@ from analysis.comparison.run_table import (
     require_all_rounds,
     run_table,
 )
-from analysis.comparison.statistics.scores import Scores
-from analysis.comparison.statistics.verdicts import verdicts, verdicts_by_setting
-from analysis.measures.convergence import Better
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS, Setting
-from bench.experiments.files import experiment_names
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError, first_few, unknown
-from bench.training.directories.shared_runs import readable_run
-from bench.training.run_directory import RunDirectory, finished_run, is_complete
+from fedflat.analysis.comparison.statistics.scores import Scores
+from fedflat.analysis.comparison.statistics.verdicts import verdicts, verdicts_by_setting
+from fedflat.analysis.measures.convergence import Better
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import IDS, Setting
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError, first_few, unknown
+from fedflat.bench.training.directories.shared_runs import readable_run
+from fedflat.bench.training.run_directory import RunDirectory, finished_run, is_complete
 
 STORED = " (stored)"
 """The end of the label of a rival that has the method's label."""

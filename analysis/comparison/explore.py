@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.analyses.landscape.surface import Surface
-from analysis.comparison.baselines import folder_of, load, stored_experiment
-from analysis.comparison.compare import STORED, Comparison
-from analysis.comparison.run_table import FinishedRun, curve_table, finished_runs, rule_of, run_table
-from analysis.explorer.page import Explorer
-from analysis.figures.palette import Style, line_look, own_style, style, styles
-from analysis.layouts.protocol import final_at_scale
-from analysis.measures.convergence import FinalValue
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.files import experiment_names
-from bench.experiments.results import ResultPaths
-from bench.experiments.sections.method_choice import MethodChoice
-from bench.files.atomic import write_text
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.landscape.surface import Surface
+from fedflat.analysis.comparison.baselines import folder_of, load, stored_experiment
+from fedflat.analysis.comparison.compare import STORED, Comparison
+from fedflat.analysis.comparison.run_table import FinishedRun, curve_table, finished_runs, rule_of, run_table
+from fedflat.analysis.explorer.page import Explorer
+from fedflat.analysis.figures.palette import Style, line_look, own_style, style, styles
+from fedflat.analysis.layouts.protocol import final_at_scale
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.experiments.sections.method_choice import MethodChoice
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError
 
 
 def render_explorer(requested: RequestedExperiment, out: Path | None = None, *, links_report: bool = False) -> Path:

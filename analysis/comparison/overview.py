@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.comparison.baselines import folder_of, load, stored_grids
-from analysis.comparison.run_table import ANALYSED, TUNED
-from analysis.comparison.tuning.search_budgets import budgets, in_words
-from analysis.comparison.tuning.trials import load_trials
-from bench.experiments.address import IDS
-from bench.files.text_table import aligned
-from bench.input.errors import first_few
+from fedflat.analysis.comparison.baselines import folder_of, load, stored_grids
+from fedflat.analysis.comparison.run_table import ANALYSED, TUNED
+from fedflat.analysis.comparison.tuning.search_budgets import budgets, in_words
+from fedflat.analysis.comparison.tuning.trials import load_trials
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.files.text_table import aligned
+from fedflat.bench.input.errors import first_few
 
 
 def grids() -> list[str]:

@@ -12,22 +12,22 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.analyses.training.convergence import Convergence
-from analysis.comparison.tuning.search_budgets import recorded
-from analysis.layouts.protocol import final_at_scale
-from analysis.layouts.searched import is_searched
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import Better, FinalValue, final_value, first_reaching
-from analysis.measures.cost import images_of_steps, spending
-from analysis.measures.fitting import fit_round
-from analysis.report.requested import RequestedExperiment
-from bench.engine.step_settings import StepSettings
-from bench.experiments.address import RUN_IDS, CellAddress
-from bench.experiments.experiment import Experiment
-from bench.experiments.run_config import AMOUNTS, NOT_IDENTITY, USER_FILES, Evaluation, RunConfig, not_in_keys
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory, finished_run
+from fedflat.analysis.analyses.training.convergence import Convergence
+from fedflat.analysis.comparison.tuning.search_budgets import recorded
+from fedflat.analysis.layouts.protocol import final_at_scale
+from fedflat.analysis.layouts.searched import is_searched
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.convergence import Better, FinalValue, final_value, first_reaching
+from fedflat.analysis.measures.cost import images_of_steps, spending
+from fedflat.analysis.measures.fitting import fit_round
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.address import RUN_IDS, CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.run_config import AMOUNTS, NOT_IDENTITY, USER_FILES, Evaluation, RunConfig, not_in_keys
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory, finished_run
 
 TARGETS = (60.0, 70.0, 80.0, 90.0)
 """Test accuracies, or mean IoUs for segmentation, in percent to which every run's rounds are counted."""

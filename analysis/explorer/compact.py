@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench.experiments.address import IDS, RUN_IDS
+from fedflat.bench.experiments.address import IDS, RUN_IDS
 
 RUN_KEY = [*RUN_IDS, "variant"]
 """Columns that name a run of the page: one method may have runs with untuned and with tuned values."""

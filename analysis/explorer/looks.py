@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from matplotlib.colors import to_hex, to_rgb
 
-from analysis.figures.palette import Style
+from fedflat.analysis.figures.palette import Style
 
 PAPER, DARK_PAPER = "#ffffff", "#17191c"
 """The backgrounds of the page."""

@@ -12,11 +12,11 @@ import pandas as pd
 from markdown_it import MarkdownIt
 from scipy.stats import t as student
 
-from analysis.explorer.compact import compact_columns, compact_curves, compact_surfaces
-from analysis.explorer.looks import web_look
-from analysis.figures.palette import Style
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import IDS, Setting
+from fedflat.analysis.explorer.compact import compact_columns, compact_curves, compact_surfaces
+from fedflat.analysis.explorer.looks import web_look
+from fedflat.analysis.figures.palette import Style
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import IDS, Setting
 
 _FOLDER = Path(__file__).parent
 ASSETS, PLOTLY = _FOLDER / "assets", _FOLDER / "plotly" / "plotly-gl3d.min.js"

@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.figures.base import LEGEND, Body, legend_columns
-from analysis.figures.palette import Style
+from fedflat.analysis.figures.base import LEGEND, Body, legend_columns
+from fedflat.analysis.figures.palette import Style
 
 _HATCHES = ("", "//////", "......", "xxxxxx")
 """Methods with the same colour differ in their hatches."""

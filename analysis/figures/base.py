@@ -20,18 +20,18 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from pydantic import Field
 
-from analysis.analyses.base import Analysis
-from analysis.figures.palette import Style, styles
-from analysis.layouts.captions import definition
-from analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
-from analysis.layouts.layout import Layout, Selection
-from analysis.layouts.tidy import Tidy
-from analysis.layouts.titles import method_titles, partition_title, setting_title
-from analysis.measures.convergence import curves
-from bench.experiments.address import IDS, Setting
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import ResultPaths
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.figures.palette import Style, styles
+from fedflat.analysis.layouts.captions import definition
+from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
+from fedflat.analysis.layouts.layout import Layout, Selection
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.layouts.titles import method_titles, partition_title, setting_title
+from fedflat.analysis.measures.convergence import curves
+from fedflat.bench.experiments.address import IDS, Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.input.errors import UserError
 
 # Two-column width of ICML, in inches. Figures are drawn in their printed size, and so are their fonts.
 TEXT_WIDTH = 6.75

@@ -9,11 +9,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-import analysis.figures
-from analysis.analyses import ANALYSES
-from analysis.figures.base import STYLE, FigureLayout, figure_style
-from analysis.figures.notes import missing_note
-from analysis.layouts.captions import (
+import fedflat.analysis.figures
+from fedflat.analysis.analyses import ANALYSES
+from fedflat.analysis.figures.base import STYLE, FigureLayout, figure_style
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.captions import (
     Caption,
     computed_by_other_code,
     computed_in_bf16,
@@ -22,18 +22,20 @@ from analysis.layouts.captions import (
     smoke_scale,
     tuned_values,
 )
-from analysis.layouts.layout import layout_content, load_layout
-from analysis.layouts.tidy import Tidy
-from analysis.layouts.titles import method_titles
-from bench.data.sources.base import Source
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import IMAGES
-from bench.files.atomic import replacing
-from bench.input.errors import UserError
-from bench.input.registry import registered
+from fedflat.analysis.layouts.layout import layout_content, load_layout
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import IMAGES
+from fedflat.bench.files.atomic import replacing
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.registry import registered
 
 _FOLDERS = [
-    f"analysis.figures.{module.name}" for module in pkgutil.iter_modules(analysis.figures.__path__) if module.ispkg
+    f"fedflat.analysis.figures.{module.name}"
+    for module in pkgutil.iter_modules(fedflat.analysis.figures.__path__)
+    if module.ispkg
 ]
 
 KINDS: Mapping[str, type[FigureLayout]] = registered(FigureLayout, *_FOLDERS, key="kind")

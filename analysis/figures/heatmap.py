@@ -11,7 +11,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import Normalize, PowerNorm
 from numpy.typing import NDArray
 
-from analysis.figures.base import Body, most_side_by_side, whole_numbers
+from fedflat.analysis.figures.base import Body, most_side_by_side, whole_numbers
 
 _COLOURS = "mako_r"  # counts differ in lightness alone, so that they are readable in print and by the colour-blind
 _EMPTY = "white"

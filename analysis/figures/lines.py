@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from analysis.figures.base import (
+from fedflat.analysis.figures.base import (
     BandsLayout,
     Body,
     Panel,
@@ -20,14 +20,14 @@ from analysis.figures.base import (
     grid_panels,
     most_side_by_side,
 )
-from analysis.figures.palette import Style, line_look, styles
-from analysis.layouts.grid import PANELS_OF_GRID, GridPart
-from analysis.layouts.layout import Selection, existing_cell
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
-from bench.experiments.address import IDS, CellAddress, Setting
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError, unknown
+from fedflat.analysis.figures.palette import Style, line_look, styles
+from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart
+from fedflat.analysis.layouts.layout import Selection, existing_cell
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.bench.experiments.address import IDS, CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError, unknown
 
 
 class Line(Selection):

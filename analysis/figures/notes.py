@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.figures.base import FigureLayout
-from analysis.layouts.tidy import FILES, Tidy
-from analysis.layouts.titles import method_titles, setting_title
-from analysis.measures.convergence import diverged_seeds, stopped_runs
-from bench.experiments.address import IDS, Setting
+from fedflat.analysis.figures.base import FigureLayout
+from fedflat.analysis.layouts.tidy import FILES, Tidy
+from fedflat.analysis.layouts.titles import method_titles, setting_title
+from fedflat.analysis.measures.convergence import diverged_seeds, stopped_runs
+from fedflat.bench.experiments.address import IDS, Setting
 
 Seeds = dict[tuple[str, ...], set[int]]
 

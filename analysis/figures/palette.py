@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from matplotlib.colors import to_hex, to_rgb
 
-from bench.experiments.experiment import Experiment
-from bench.methods.recipe import Recipe
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.methods.recipe import Recipe
 
 Dashes = tuple[float, tuple[float, ...]]
 

@@ -7,20 +7,20 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import TEXT_WIDTH, figure_style, new_figure
-from analysis.figures.draw import save
-from analysis.figures.heatmap import body_height, body_width, draw_counts
-from analysis.layouts.titles import partition_title
-from bench.data.dataset import Labels
-from bench.data.partitions.base import Indices, partition_hash
-from bench.data.sources import parse_source
-from bench.experiments.data_sets import check_partition
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import PARTITION, ResultPaths
-from bench.files.csv_json import write_csv
-from bench.input.errors import unknown
-from bench.training.run_directory import partition_table
-from bench.training.run_setup import load_dataset, split_of
+from fedflat.analysis.figures.base import TEXT_WIDTH, figure_style, new_figure
+from fedflat.analysis.figures.draw import save
+from fedflat.analysis.figures.heatmap import body_height, body_width, draw_counts
+from fedflat.analysis.layouts.titles import partition_title
+from fedflat.bench.data.dataset import Labels
+from fedflat.bench.data.partitions.base import Indices, partition_hash
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.experiments.data_sets import check_partition
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import PARTITION, ResultPaths
+from fedflat.bench.files.csv_json import write_csv
+from fedflat.bench.input.errors import unknown
+from fedflat.bench.training.run_directory import partition_table
+from fedflat.bench.training.run_setup import load_dataset, split_of
 
 
 def class_counts(labels: Labels, split: Sequence[Indices]) -> pd.DataFrame:

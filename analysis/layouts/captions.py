@@ -9,19 +9,19 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.analyses.base import Analysis, OfEigenvalues
-from analysis.analyses.provenance import analysis_fingerprint
-from analysis.layouts.searched import is_searched
-from analysis.layouts.titles import entry_titles, method_titles
-from analysis.measures.convergence import FinalValue
-from analysis.measures.curvature.hessian import Estimator
-from analysis.measures.forward_passes import DIFFERENCES
-from bench.data.sources import parse_source
-from bench.data.sources.digit_scenes import STAND_IN_CLIENTS
-from bench.experiments.address import RUN_IDS, CellAddress
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import RUN_FILES
-from bench.experiments.sections.scale import (
+from fedflat.analysis.analyses.base import Analysis, OfEigenvalues
+from fedflat.analysis.analyses.provenance import analysis_fingerprint
+from fedflat.analysis.layouts.searched import is_searched
+from fedflat.analysis.layouts.titles import entry_titles, method_titles
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.measures.curvature.hessian import Estimator
+from fedflat.analysis.measures.forward_passes import DIFFERENCES
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.digit_scenes import STAND_IN_CLIENTS
+from fedflat.bench.experiments.address import RUN_IDS, CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import RUN_FILES
+from fedflat.bench.experiments.sections.scale import (
     CLIENTS,
     RATE,
     buffer_mode,
@@ -29,8 +29,8 @@ from bench.experiments.sections.scale import (
     starts_trained,
     trained_at_smoke_scale,
 )
-from bench.experiments.sections.tuning import judged_images
-from bench.training.code_version import code_fingerprint
+from fedflat.bench.experiments.sections.tuning import judged_images
+from fedflat.bench.training.code_version import code_fingerprint
 
 _MOST_WORDS = 4
 """Definitions that differ in more words than this are not merged."""

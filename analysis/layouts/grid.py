@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from analysis.layouts.titles import data_title, participation_phrase, partition_title
-from bench.data.partitions import AnyPartition
-from bench.engine.participation import Participation
-from bench.experiments.address import Setting
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.layouts.titles import data_title, participation_phrase, partition_title
+from fedflat.bench.data.partitions import AnyPartition
+from fedflat.bench.engine.participation import Participation
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 
 GridPart = Literal["all", "partitions", "main"]
 """All settings; one for each partition, that with the fewest active clients; or the main setting alone."""

@@ -8,16 +8,16 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from analysis.layouts.grid import in_words, main_setting
-from analysis.layouts.score import with_score
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import PAPER_TABLES, experiment_file, experiment_files, read_key, read_yaml
-from bench.experiments.resolving import experiment_data
-from bench.input.bounds import Count
-from bench.input.errors import UserError, located, unknown
-from bench.input.frozen import Frozen
-from bench.methods.catalog import CATALOG
+from fedflat.analysis.layouts.grid import in_words, main_setting
+from fedflat.analysis.layouts.score import with_score
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.files import PAPER_TABLES, experiment_file, experiment_files, read_key, read_yaml
+from fedflat.bench.experiments.resolving import experiment_data
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError, located, unknown
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.methods.catalog import CATALOG
 
 Folder = Literal["tables", "figures"]
 

@@ -2,10 +2,10 @@
 
 from typing import Any, TypeVar
 
-from analysis.layouts.titles import with_trained_data
-from analysis.measures.convergence import FinalValue
-from bench.experiments.experiment import Experiment
-from bench.input.frozen import Frozen
+from fedflat.analysis.layouts.titles import with_trained_data
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.frozen import Frozen
 
 Model = TypeVar("Model", bound=Frozen)
 """A layout, a column of a table, or an analysis."""

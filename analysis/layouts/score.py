@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from bench.data.sources import parse_source
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 
 SCORE = "test_score"
 """The metric that stands for test_accuracy or test_miou."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.experiments.schema import PartitionOverrides
-from bench.tuning.given import searched
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.schema import PartitionOverrides
+from fedflat.bench.tuning.given import searched
+from fedflat.bench.tuning.ranges import HYPERPARAMETERS, TRAINING
 
 
 def is_searched(experiment: Experiment, cell: CellAddress) -> bool:

@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.analyses.base import Analysis
-from analysis.analyses.provenance import (
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
     first_differing_option,
     name_value_pairs,
 )
-from analysis.measures.forward_passes import DIFFERENCES
-from bench.experiments.address import IDS, CellAddress, Setting
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import PARTITION, RUN_FILES, ResultPaths
-from bench.files.csv_json import read_checked_csv
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory, first_differing_field, is_complete
+from fedflat.analysis.measures.forward_passes import DIFFERENCES
+from fedflat.bench.experiments.address import IDS, CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import PARTITION, RUN_FILES, ResultPaths
+from fedflat.bench.files.csv_json import read_checked_csv
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory, first_differing_field, is_complete
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from bench.data.sources import parse_source
-from bench.data.sources.base import Source
-from bench.experiments.address import Setting
-from bench.experiments.experiment import Experiment
-from bench.experiments.schema import SWA_SUFFIX, ExperimentFile, MethodEntry
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.schema import SWA_SUFFIX, ExperimentFile, MethodEntry
 
 _PARTITIONS = {
     "iid": "IID",

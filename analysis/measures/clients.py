@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
 
 Floats = NDArray[np.float64]
 Features = Literal["penultimate", "output"]

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
-from bench.experiments.address import IDS, RUN_IDS
-from bench.experiments.run_config import ROUNDING
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
-from bench.methods.released import Release
+from fedflat.bench.experiments.address import IDS, RUN_IDS
+from fedflat.bench.experiments.run_config import ROUNDING
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.methods.released import Release
 
 Better = Literal["higher", "lower", "none"]
 """Whether higher or lower values of a quantity are better."""

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.data.dataset import DeviceData
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.numerics.streams import numpy_stream
 
 Corrupt = Callable[[Tensor, float, np.random.Generator], Tensor]
 """Maps images `[B, channels, height, width]` in [0, 1], a strength and a generator to corrupted images, not yet clipped

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from bench.engine.participation import active_clients
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import trained_and_held_out
+from fedflat.bench.engine.participation import active_clients
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import trained_and_held_out
 
 BYTES = 4
 """Bytes per transmitted parameter: models are sent in float32."""

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bench.input.errors import UserError
-from bench.methods.base import norm, unit
-from bench.numerics.flat import FlatLayout
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import norm, unit
+from fedflat.bench.numerics.flat import FlatLayout
 
 Biases = Literal["zero", "normalised"]
 FLAT = 1e-6

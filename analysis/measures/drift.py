@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bench.engine.local import Probe
-from bench.methods.base import Gradient, norm, unit
+from fedflat.bench.engine.local import Probe
+from fedflat.bench.methods.base import Gradient, norm, unit
 
 Replay = Callable[[int, Probe], object]
 """Trains one client and calls the probe at each local step; every call repeats the same steps."""

@@ -10,10 +10,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from analysis.measures.directions import gaussian_directions
-from analysis.measures.forward_passes import Losses
-from bench.engine.objective import Batched, Objective
-from bench.methods.base import along, norm, unit
+from fedflat.analysis.measures.directions import gaussian_directions
+from fedflat.analysis.measures.forward_passes import Losses
+from fedflat.bench.engine.objective import Batched, Objective
+from fedflat.bench.methods.base import along, norm, unit
 
 
 class MonteCarloMean(NamedTuple):

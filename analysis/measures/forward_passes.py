@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
-from analysis.measures.landscape import Score
-from bench.engine.objective import Batched, Objective
+from fedflat.analysis.measures.landscape import Score
+from fedflat.bench.engine.objective import Batched, Objective
 
 ForwardPrecision = Literal["fp32", "bf16"]
 """As `training.precision`."""

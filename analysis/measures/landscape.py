@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.func import vmap
 from torch.nn import functional as F
 
-from analysis.measures.directions import Family
-from bench.data.label_maps import has_label_maps
-from bench.engine.objective import Batched, Objective
-from bench.input.errors import UserError
-from bench.models.network import Network
+from fedflat.analysis.measures.directions import Family
+from fedflat.bench.data.label_maps import has_label_maps
+from fedflat.bench.engine.objective import Batched, Objective
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.network import Network
 
 Point = tuple[float, ...]
 CACHED_BYTES = 2**27

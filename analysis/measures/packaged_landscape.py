@@ -25,10 +25,10 @@ from loss_landscapes.metrics.metric import Metric
 from numpy.typing import NDArray
 from torch import cat
 
-from analysis.measures.curvature.lanczos import Track
-from analysis.measures.directions import Family
-from analysis.measures.landscape import Score
-from bench.engine.objective import Batched, Objective
+from fedflat.analysis.measures.curvature.lanczos import Track
+from fedflat.analysis.measures.directions import Family
+from fedflat.analysis.measures.landscape import Score
+from fedflat.bench.engine.objective import Batched, Objective
 
 NAME = f"loss-landscapes {version('loss-landscapes')}"
 

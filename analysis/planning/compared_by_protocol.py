@@ -15,31 +15,31 @@ import pandas as pd
 import torch
 import yaml
 
-from analysis.comparison.baselines import Baselines, load
-from analysis.comparison.compare import Comparison, comparison_of
-from analysis.comparison.flat.pairs import BASE, pairs
-from analysis.comparison.flat.search import trials_of
-from analysis.comparison.flat.stored import Stored
-from analysis.comparison.flat.tables import with_interval
-from analysis.comparison.flat.units import unit_curves, units
-from analysis.comparison.pages.table import number
-from analysis.comparison.run_table import TUNED, curve_table, finished_runs, run_table
-from analysis.planning.compared_method import entry_of
-from analysis.report.requested import RequestedExperiment
-from bench.engine.method_costs import example
-from bench.experiments.files import read_yaml
-from bench.experiments.results import ResultPaths
-from bench.experiments.schema import MethodEntry
-from bench.files.atomic import write_text
-from bench.files.csv_json import write_checked_csv
-from bench.host.progress import Progress
-from bench.input.errors import UserError
-from bench.methods.marks import Neutral, Radius, Search
-from bench.methods.recipe import Recipe
-from bench.tuning.protocol.finals import Final, Source, Winners
-from bench.tuning.protocol.queue import work
-from bench.tuning.protocol.reading import Grid, protocol_file
-from bench.tuning.protocol.units import Units
+from fedflat.analysis.comparison.baselines import Baselines, load
+from fedflat.analysis.comparison.compare import Comparison, comparison_of
+from fedflat.analysis.comparison.flat.pairs import BASE, pairs
+from fedflat.analysis.comparison.flat.search import trials_of
+from fedflat.analysis.comparison.flat.stored import Stored
+from fedflat.analysis.comparison.flat.tables import with_interval
+from fedflat.analysis.comparison.flat.units import unit_curves, units
+from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.run_table import TUNED, curve_table, finished_runs, run_table
+from fedflat.analysis.planning.compared_method import entry_of
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.experiments.files import read_yaml
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.experiments.schema import MethodEntry
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.csv_json import write_checked_csv
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.marks import Neutral, Radius, Search
+from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.tuning.protocol.finals import Final, Source, Winners
+from fedflat.bench.tuning.protocol.queue import work
+from fedflat.bench.tuning.protocol.reading import Grid, protocol_file
+from fedflat.bench.tuning.protocol.units import Units
 
 GROUP = "compared"
 """The group of the only pair of the method's protocol."""

@@ -13,25 +13,25 @@ from typing import Any
 
 import yaml
 
-from analysis.comparison.baselines import load, stored_grids
-from analysis.comparison.comparable import VERSIONS, other_versions
-from analysis.comparison.run_table import ANALYSED
-from analysis.comparison.statistics.scores import LEAST_SEEDS
-from analysis.report.requested import RequestedExperiment
-from bench import __version__
-from bench.code.named_code import trust_file
-from bench.engine.method_costs import example
-from bench.experiments.files import experiment_names
-from bench.experiments.overrides import CONFIG_KEYS
-from bench.experiments.resolving import experiment_data
-from bench.experiments.results import ReportPaths, ResultPaths
-from bench.files.atomic import write_text
-from bench.input.errors import UserError, unknown
-from bench.input.frozen import NAME
-from bench.methods.catalog import CATALOG
-from bench.methods.user_file import KIND, recipe_from_file
-from bench.tuning.protocol.reading import has_protocol
-from bench.tuning.winners import SUFFIX
+from fedflat.analysis.comparison.baselines import load, stored_grids
+from fedflat.analysis.comparison.comparable import VERSIONS, other_versions
+from fedflat.analysis.comparison.run_table import ANALYSED
+from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench import __version__
+from fedflat.bench.code.named_code import trust_file
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.experiments.overrides import CONFIG_KEYS
+from fedflat.bench.experiments.resolving import experiment_data
+from fedflat.bench.experiments.results import ReportPaths, ResultPaths
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.frozen import NAME
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.user_file import KIND, recipe_from_file
+from fedflat.bench.tuning.protocol.reading import has_protocol
+from fedflat.bench.tuning.winners import SUFFIX
 
 COMPARED_KEYS = ("method", "grid")
 """The keys of `--config` that request a comparison."""

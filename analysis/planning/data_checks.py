@@ -3,14 +3,14 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import NamedTuple
 
-from bench.data.dataset import Dataset
-from bench.data.root import data_root
-from bench.data.sources.base import Source
-from bench.experiments.data_sets import check_model_for, check_partition
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.models import check_model
-from bench.training.run_setup import check_augmentation, split_of, trained_and_held_out
+from fedflat.bench.data.dataset import Dataset
+from fedflat.bench.data.root import data_root
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.experiments.data_sets import check_model_for, check_partition
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import check_model
+from fedflat.bench.training.run_setup import check_augmentation, split_of, trained_and_held_out
 
 
 def missing(source: Source) -> UserError | None:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import torch
 
-from analysis.analyses.base import Analysis
-from analysis.measures.curvature.lanczos import MEMORY as BASIS_BYTES
-from analysis.planning.gradient_times import Times, labels_of, objective
-from analysis.planning.run_cost import active_clients, facts, gradient_of, seconds, size_of_whole_images
-from bench.experiments.run_config import RunConfig
-from bench.host.memory import graph_bytes
-from bench.training.calibration import SMALL, VECTORS
-from bench.training.run_setup import images_per_batch
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.measures.curvature.lanczos import MEMORY as BASIS_BYTES
+from fedflat.analysis.planning.gradient_times import Times, labels_of, objective
+from fedflat.analysis.planning.run_cost import active_clients, facts, gradient_of, seconds, size_of_whole_images
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.memory import graph_bytes
+from fedflat.bench.training.calibration import SMALL, VECTORS
+from fedflat.bench.training.run_setup import images_per_batch
 
 JOB_THREADS = 8
 """CPU threads of a job with a large model on a CPU, unless --max-threads or --config threads say otherwise."""

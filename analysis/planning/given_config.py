@@ -5,9 +5,9 @@ from pathlib import Path
 
 import yaml
 
-from bench.input.content import read_own
-from bench.input.errors import UserError
-from bench.input.strict_yaml import OddNumberError, load_yaml
+from fedflat.bench.input.content import read_own
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.strict_yaml import OddNumberError, load_yaml
 
 
 def check_numbers(arguments: Iterable[str], files: Iterable[Path | str]) -> None:

@@ -16,12 +16,12 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from bench.engine.objective import Objective
-from bench.files.atomic import write_text
-from bench.host.machine import machine
-from bench.input.errors import UserError
-from bench.models import AnyModel, build_model
-from bench.models.base import ModelChoice
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.host.machine import machine
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import AnyModel, build_model
+from fedflat.bench.models.base import ModelChoice
 
 REPEATS = 2
 SECONDS = 1.0

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from bench.files.mounts import locks_on_this_machine_only
+from fedflat.bench.files.mounts import locks_on_this_machine_only
 
 AT_WORK = "fedflat.lock"
 """The file with the shared lock, in Snakemake's folder."""

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from analysis.figures.base import FigureLayout
-from analysis.planning.gradient_times import GradientTimes
-from analysis.planning.plan import CellCosts, Cost, NamedCell, rounded, total
-from analysis.planning.printed_coverage import Coverage, coverage
-from analysis.planning.run_cost import OVERHEAD
-from analysis.published.printed_numbers import dataset_title
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.layout import TableLayout
-from bench.data.sources import parse_source
-from bench.experiments.files import PAPER_TABLES, experiment_names
-from bench.files.text_table import markdown
+from fedflat.analysis.figures.base import FigureLayout
+from fedflat.analysis.planning.gradient_times import GradientTimes
+from fedflat.analysis.planning.plan import CellCosts, Cost, NamedCell, rounded, total
+from fedflat.analysis.planning.printed_coverage import Coverage, coverage
+from fedflat.analysis.planning.run_cost import OVERHEAD
+from fedflat.analysis.published.printed_numbers import dataset_title
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.layout import TableLayout
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.experiments.files import PAPER_TABLES, experiment_names
+from fedflat.bench.files.text_table import markdown
 
 _WITHOUT_TARGET = re.compile(r"^\| ((?:Table|Figure)s? [^|]+) \| ([^|]*\bno target\b[^|]*) \|", re.MULTILINE)
 """A row of a paper's README for a table or figure that has no target."""

@@ -1,7 +1,7 @@
 """Estimates what targets of Snakemake cost before they are computed: runs, hours of one core and disk space.
 
-Hours are those of training and evaluation, computed from the times of gradients (`analysis.planning.run_cost`); the
-hours of analyses are not included.
+Hours are those of training and evaluation, computed from the times of gradients (`fedflat.analysis.planning.run_cost`);
+the hours of analyses are not included.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +11,16 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from analysis.planning.gradient_times import Times
-from analysis.planning.run_cost import disk, seconds
-from analysis.planning.targets import experiments_with, find_targets
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.results import PARTITION, TRIALS
-from bench.experiments.run_config import RunConfig
-from bench.files.text_table import aligned
-from bench.training.directories.shared_runs import shared_run
-from bench.training.run_directory import is_complete
-from bench.tuning.halving import budget
+from fedflat.analysis.planning.gradient_times import Times
+from fedflat.analysis.planning.run_cost import disk, seconds
+from fedflat.analysis.planning.targets import experiments_with, find_targets
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.results import PARTITION, TRIALS
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.files.text_table import aligned
+from fedflat.bench.training.directories.shared_runs import shared_run
+from fedflat.bench.training.run_directory import is_complete
+from fedflat.bench.tuning.halving import budget
 
 NamedCell = tuple[str, str]
 """A cell by the name of its experiment and its path."""

@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analysis.published.numbers import published
-from analysis.tables.layout import TableLayout
-from analysis.tables.published_keys import of_entry
-from bench.experiments.experiment import Experiment
+from fedflat.analysis.published.numbers import published
+from fedflat.analysis.tables.layout import TableLayout
+from fedflat.analysis.tables.published_keys import of_entry
+from fedflat.bench.experiments.experiment import Experiment
 
 
 @dataclass(frozen=True)

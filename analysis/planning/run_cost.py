@@ -3,14 +3,14 @@
 import functools
 from math import ceil, prod
 
-from analysis.planning.gradient_times import Gradient, Times
-from bench.data.augmentation import augmented_shape
-from bench.data.root import data_root
-from bench.engine.method_costs import measured_costs
-from bench.experiments.run_config import RunConfig
-from bench.experiments.sections.method_choice import MethodConfig
-from bench.models.pretrained import PretrainedModel
-from bench.training.run_setup import load_dataset
+from fedflat.analysis.planning.gradient_times import Gradient, Times
+from fedflat.bench.data.augmentation import augmented_shape
+from fedflat.bench.data.root import data_root
+from fedflat.bench.engine.method_costs import measured_costs
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.method_choice import MethodConfig
+from fedflat.bench.models.pretrained import PretrainedModel
+from fedflat.bench.training.run_setup import load_dataset
 
 OVERHEAD = 1.2
 """Time of a local step in units of the time of its gradients (docs/performance.md)."""

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from analysis.claims.evidence import Printed, Runs
-from analysis.claims.page import judged, page
-from analysis.claims.schema import claims_file, papers_with_claims
-from analysis.comparison.baselines import RUNS, folder_of
-from analysis.comparison.explore import render_explorer
-from analysis.comparison.run_table import ANALYSED
-from analysis.comparison.study.source import has_stored_measures
-from analysis.comparison.tuning.compositions.searches import SCREENED, is_stored, stored_files
-from analysis.comparison.tuning.source import has_stored_tuning
-from analysis.comparison.tuning.trials import file_of
-from analysis.report.checked_layouts import CheckedLayouts
-from analysis.report.figures import Figures
-from analysis.report.report import render_page
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.experiments.files import experiment_names, is_named
-from bench.files.atomic import write_text
-from bench.input.errors import UserError, unknown
+from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.page import judged, page
+from fedflat.analysis.claims.schema import claims_file, papers_with_claims
+from fedflat.analysis.comparison.baselines import RUNS, folder_of
+from fedflat.analysis.comparison.explore import render_explorer
+from fedflat.analysis.comparison.run_table import ANALYSED
+from fedflat.analysis.comparison.study.source import has_stored_measures
+from fedflat.analysis.comparison.tuning.compositions.searches import SCREENED, is_stored, stored_files
+from fedflat.analysis.comparison.tuning.source import has_stored_tuning
+from fedflat.analysis.comparison.tuning.trials import file_of
+from fedflat.analysis.report.checked_layouts import CheckedLayouts
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.report import render_page
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.experiments.files import experiment_names, is_named
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError, unknown
 
 
 @dataclass(frozen=True)

@@ -9,30 +9,30 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from analysis.comparison.baselines import RUNS, folder_of
-from analysis.planning import targets
-from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
-from analysis.planning.data_checks import PARTS, Part, identified, missing, parts, unfit
-from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
-from analysis.planning.gradient_times import GradientTimes
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.experiments.experiment import Cell, Experiment, unused_where
-from bench.experiments.files import PAPER_TABLES, experiment_names
-from bench.experiments.overrides import CONFIG_KEYS, config_overrides
-from bench.experiments.resolving import scaled_name
-from bench.experiments.results import CHECKSUMS, ReportPaths, ResultPaths, run_in
-from bench.experiments.run_config import RunConfig
-from bench.host.torch_device import resolved_name
-from bench.input.content import short_hash
-from bench.input.errors import UserError, raise_all, unknown
-from bench.training.directories.shared_runs import shared_run
-from bench.training.run_directory import is_complete, is_finished
-from bench.tuning.cell_search import CellSearch
-from bench.tuning.given import check_names
-from bench.tuning.halving import budget
-from bench.tuning.winners import SUFFIX
+from fedflat.analysis.comparison.baselines import RUNS, folder_of
+from fedflat.analysis.planning import targets
+from fedflat.analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
+from fedflat.analysis.planning.data_checks import PARTS, Part, identified, missing, parts, unfit
+from fedflat.analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
+from fedflat.analysis.planning.gradient_times import GradientTimes
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.experiments.experiment import Cell, Experiment, unused_where
+from fedflat.bench.experiments.files import PAPER_TABLES, experiment_names
+from fedflat.bench.experiments.overrides import CONFIG_KEYS, config_overrides
+from fedflat.bench.experiments.resolving import scaled_name
+from fedflat.bench.experiments.results import CHECKSUMS, ReportPaths, ResultPaths, run_in
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.torch_device import resolved_name
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError, raise_all, unknown
+from fedflat.bench.training.directories.shared_runs import shared_run
+from fedflat.bench.training.run_directory import is_complete, is_finished
+from fedflat.bench.tuning.cell_search import CellSearch
+from fedflat.bench.tuning.given import check_names
+from fedflat.bench.tuning.halving import budget
+from fedflat.bench.tuning.winners import SUFFIX
 
 KEYS = sorted([*CONFIG_KEYS, *COMPARED_KEYS, "device", "experiments", "replace", "results", "threads"])
 """The keys of config/config.yaml and of `snakemake --config`."""

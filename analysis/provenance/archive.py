@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from bench.experiments.results import CHECKSUMS
-from bench.files.atomic import replacing
-from bench.input.errors import UserError
+from fedflat.bench.experiments.results import CHECKSUMS
+from fedflat.bench.files.atomic import replacing
+from fedflat.bench.input.errors import UserError
 
 OLDEST = (1980, 1, 1, 0, 0, 0)
 """The time of all files in an archive: the earliest one that zip can store."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bench.engine.federation import FederationState
-from bench.numerics.precision import Precision
-from bench.training.calibration import TOLERANCE
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.numerics.precision import Precision
+from fedflat.bench.training.calibration import TOLERANCE
 
 POINT = 0.01
 """Rounding may change an accuracy by one percentage point: a few images at the border between two classes."""

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bench import __version__
-from bench.experiments.results import CHECKSUMS
-from bench.files.text_table import without_html
-from bench.training.code_version import git_commit
-from bench.training.run_directory import CONFIG, RunDirectory
+from fedflat.bench import __version__
+from fedflat.bench.experiments.results import CHECKSUMS
+from fedflat.bench.files.text_table import without_html
+from fedflat.bench.training.code_version import git_commit
+from fedflat.bench.training.run_directory import CONFIG, RunDirectory
 
 METADATA, README, REQUIREMENTS = "ro-crate-metadata.json", "README.md", "requirements.txt"
 

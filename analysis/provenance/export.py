@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.analyses.run_analysis import find_runs
-from analysis.planning.targets import (
+from fedflat.analysis.analyses.run_analysis import find_runs
+from fedflat.analysis.planning.targets import (
     ExplorerPage,
     ReportOnTuning,
     StudyReport,
@@ -26,17 +26,17 @@ from analysis.planning.targets import (
     experiments_with,
     find_targets,
 )
-from analysis.provenance.archive import write_archive
-from analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
-from analysis.provenance.run_log import events
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names
-from bench.experiments.results import METRICS, PARTITION, ResultPaths
-from bench.experiments.run_config import USER_FILES
-from bench.files.atomic import write_text
-from bench.input.errors import UserError
-from bench.training.directories.run_files import readers
-from bench.training.run_directory import CONFIG, FINAL, LOG, SNAPSHOTS, RunDirectory
+from fedflat.analysis.provenance.archive import write_archive
+from fedflat.analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
+from fedflat.analysis.provenance.run_log import events
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names
+from fedflat.bench.experiments.results import METRICS, PARTITION, ResultPaths
+from fedflat.bench.experiments.run_config import USER_FILES
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.directories.run_files import readers
+from fedflat.bench.training.run_directory import CONFIG, FINAL, LOG, SNAPSHOTS, RunDirectory
 
 RESULTS, EXPERIMENT, REPORTS = "results", "experiment", "results/reports"
 """The folders of an archive."""

@@ -2,11 +2,11 @@
 
 results/reproductions/EXPERIMENT/            the archive, without rendered tables and figures
 
-`python -m analysis.provenance.kept_results keep EXPERIMENT RESULTS [TARGET ...]` replaces it by the results below the
-folder RESULTS. Without targets, everything that the experiment shows must be computed, and its claims.
+`python -m fedflat.analysis.provenance.kept_results keep EXPERIMENT RESULTS [TARGET ...]` replaces it by the results
+below the folder RESULTS. Without targets, everything that the experiment shows must be computed, and its claims.
 
-`python -m analysis.provenance.kept_results restore EXPERIMENT RESULTS` copies the kept runs, models and analyses to
-RESULTS, so that models can be analysed, and further methods trained there, and kept too.
+`python -m fedflat.analysis.provenance.kept_results restore EXPERIMENT RESULTS` copies the kept runs, models and
+analyses to RESULTS, so that models can be analysed, and further methods trained there, and kept too.
 """
 
 import shutil
@@ -16,18 +16,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.analyses.run_analysis import find_runs
-from analysis.provenance.archive import unpack
-from analysis.provenance.export import REPOSITORY, RESULTS, export
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import own_experiment
-from bench.experiments.files import experiment_names
-from bench.experiments.results import METRICS, ResultPaths, run_in
-from bench.files.atomic import replacing
-from bench.files.csv_json import read_checked_json, write_checked_json
-from bench.input.errors import UserError
-from bench.training.run_directory import CONFIG, LOCAL_MODELS, LOG, PROVENANCE, SNAPSHOTS, RunDirectory
+from fedflat.analysis.analyses.run_analysis import find_runs
+from fedflat.analysis.provenance.archive import unpack
+from fedflat.analysis.provenance.export import REPOSITORY, RESULTS, export
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import own_experiment
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.experiments.results import METRICS, ResultPaths, run_in
+from fedflat.bench.files.atomic import replacing
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import CONFIG, LOCAL_MODELS, LOG, PROVENANCE, SNAPSHOTS, RunDirectory
 
 KEPT = REPOSITORY / "results" / "reproductions"
 

@@ -7,16 +7,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.pages.table import ReportTable, number
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import FinalValue
-from analysis.provenance.kept_results import runs_of
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.engine.participation import active_clients
-from bench.experiments.address import CellAddress
-from bench.training.run_directory import RunDirectory
+from fedflat.analysis.comparison.pages.table import ReportTable, number
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.provenance.kept_results import runs_of
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.engine.participation import active_clients
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.training.run_directory import RunDirectory
 
 ACCURACY, DEVIATION = "1", "7"
 """The tables of final accuracies, and of the deviations of the last 100 accuracies."""

@@ -11,18 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from analysis.provenance.comparison import Comparison
-from bench.engine.federation import FederationState
-from bench.engine.local import LocalResult
-from bench.experiments.results import METRICS
-from bench.files.csv_json import read_checked_text
-from bench.host.machine import processor
-from bench.input.errors import UserError
-from bench.training.engine import Engine
-from bench.training.engine_choice import EngineChoice
-from bench.training.provenance import device_name, libraries
-from bench.training.run_directory import FINAL, RunDirectory, local_models_file, snapshot_file
-from bench.training.run_setup import RunSetup
+from fedflat.analysis.provenance.comparison import Comparison
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.engine.local import LocalResult
+from fedflat.bench.experiments.results import METRICS
+from fedflat.bench.files.csv_json import read_checked_text
+from fedflat.bench.host.machine import processor
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.engine import Engine
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.provenance import device_name, libraries
+from fedflat.bench.training.run_directory import FINAL, RunDirectory, local_models_file, snapshot_file
+from fedflat.bench.training.run_setup import RunSetup
 
 NOT_COMPUTED = "stopped"
 """The column of the metrics that follows from the others."""

@@ -1,7 +1,7 @@
 """The page of a reproduction, docs/reproduction.md: kept runs at a paper's own scale, next to the printed numbers.
 
-`python -m analysis.provenance.reproduction_page` rewrites the generated parts of the page, and draws their figures
-again. `analysis.provenance.kept_results` keeps the results.
+`python -m fedflat.analysis.provenance.reproduction_page` rewrites the generated parts of the page, and draws their
+figures again. `fedflat.analysis.provenance.kept_results` keeps the results.
 """
 
 import re
@@ -11,20 +11,20 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.claims.decide import Finding
-from analysis.claims.evidence import Printed, Runs
-from analysis.claims.page import LEGEND, judged, stated
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.pages.part import Part, rewrite
-from analysis.comparison.pages.table import ReportTable
-from analysis.figures.base import draw_curve, draw_legend, figure_style, new_figure, whole_numbers
-from analysis.figures.draw import caption, draw
-from analysis.figures.palette import line_look
-from analysis.layouts.captions import Caption
-from analysis.measures.convergence import moving_means
-from analysis.provenance.export import REPOSITORY
-from analysis.provenance.kept_results import kept, runs_of
-from analysis.provenance.printed_runs import (
+from fedflat.analysis.claims.decide import Finding
+from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.page import LEGEND, judged, stated
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.pages.part import Part, rewrite
+from fedflat.analysis.comparison.pages.table import ReportTable
+from fedflat.analysis.figures.base import draw_curve, draw_legend, figure_style, new_figure, whole_numbers
+from fedflat.analysis.figures.draw import caption, draw
+from fedflat.analysis.figures.palette import line_look
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.measures.convergence import moving_means
+from fedflat.analysis.provenance.export import REPOSITORY
+from fedflat.analysis.provenance.kept_results import kept, runs_of
+from fedflat.analysis.provenance.printed_runs import (
     ACCURACY,
     DEVIATION,
     ERROR,
@@ -35,11 +35,11 @@ from analysis.provenance.printed_runs import (
     label,
     printed_runs,
 )
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.formats import FORMATS
-from bench.training.run_directory import LOG, RunDirectory
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.formats import FORMATS
+from fedflat.bench.training.run_directory import LOG, RunDirectory
 
 EXPERIMENT = "fedgf_cifar10"
 """The experiment that the page is about."""

@@ -30,20 +30,20 @@ import pandas as pd
 import torch
 from scipy.stats import t as student_t
 
-from analysis.comparison.baselines import Baselines, stored_experiment
-from analysis.comparison.run_table import RATED, ROUNDS_TO, FinishedRun, about, measured, rule_of
-from bench.engine.settings import EngineSettings
-from bench.experiments.address import IDS, CellAddress
-from bench.experiments.experiment import own_experiment
-from bench.experiments.files import experiment_names
-from bench.experiments.results import run_in
-from bench.experiments.run_config import RunConfig
-from bench.experiments.stored_config import code_sections
-from bench.files.text_table import aligned
-from bench.host.progress import Progress
-from bench.input.errors import UserError
-from bench.training.engine_choice import EngineChoice
-from bench.training.train import train_runs
+from fedflat.analysis.comparison.baselines import Baselines, stored_experiment
+from fedflat.analysis.comparison.run_table import RATED, ROUNDS_TO, FinishedRun, about, measured, rule_of
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.experiments.address import IDS, CellAddress
+from fedflat.bench.experiments.experiment import own_experiment
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.experiments.results import run_in
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.stored_config import code_sections
+from fedflat.bench.files.text_table import aligned
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.train import train_runs
 
 TOLERANCE = {"accuracy": 3.0, "loss": 0.1}
 """Largest difference of an accuracy in points, and of a loss in units of the stored one, if other rounding is possible.

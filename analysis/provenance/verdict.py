@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.files.checksums import DamagedFileError
-from bench.input.errors import UserError, one_line
+from fedflat.bench.files.checksums import DamagedFileError
+from fedflat.bench.input.errors import UserError, one_line
 
 
 class DifferenceError(UserError):

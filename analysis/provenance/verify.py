@@ -10,23 +10,23 @@ from pathlib import Path
 
 import torch
 
-from analysis.analyses.run_analysis import find_runs
-from analysis.provenance.comparison import Comparison
-from analysis.provenance.replay import Replay
-from analysis.provenance.verdict import DifferenceError, Verdict
-from bench.data.dataset import Dataset
-from bench.data.partitions.base import partition_hash
-from bench.data.root import data_root
-from bench.data.sources.base import Source, verify_cache
-from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.stored_config import trust_code
-from bench.files.checksums import UNCHECKED, DamagedFileError
-from bench.files.csv_json import read_checked_csv, read_checked_text
-from bench.input.errors import UserError
-from bench.training.directories.open_runs import failure_in_user_file
-from bench.training.directories.run_files import WITH_CHECKSUMS, check_models, has_models, readers
-from bench.training.directories.working_directory import UNFINISHED
-from bench.training.run_directory import (
+from fedflat.analysis.analyses.run_analysis import find_runs
+from fedflat.analysis.provenance.comparison import Comparison
+from fedflat.analysis.provenance.replay import Replay
+from fedflat.analysis.provenance.verdict import DifferenceError, Verdict
+from fedflat.bench.data.dataset import Dataset
+from fedflat.bench.data.partitions.base import partition_hash
+from fedflat.bench.data.root import data_root
+from fedflat.bench.data.sources.base import Source, verify_cache
+from fedflat.bench.experiments.results import METRICS, PARTITION
+from fedflat.bench.experiments.stored_config import trust_code
+from fedflat.bench.files.checksums import UNCHECKED, DamagedFileError
+from fedflat.bench.files.csv_json import read_checked_csv, read_checked_text
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.directories.open_runs import failure_in_user_file
+from fedflat.bench.training.directories.run_files import WITH_CHECKSUMS, check_models, has_models, readers
+from fedflat.bench.training.directories.working_directory import UNFINISHED
+from fedflat.bench.training.run_directory import (
     CONFIG,
     FINAL,
     LOCAL_MODELS,
@@ -38,8 +38,8 @@ from bench.training.run_directory import (
     partition_table,
     train_again,
 )
-from bench.training.run_setup import RunSetup, load_dataset, split_of
-from bench.training.train import cell_metrics
+from fedflat.bench.training.run_setup import RunSetup, load_dataset, split_of
+from fedflat.bench.training.train import cell_metrics
 
 Devices = Callable[[RunDirectory], torch.device]
 """Chooses the device on which rounds of a run are computed again."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench.experiments.files import PAPER_TABLES
-from bench.input.errors import UserError, unknown
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.input.errors import UserError, unknown
 
 KINDS = {
     "quoted_changed": "Quoted and changed",

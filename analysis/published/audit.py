@@ -4,11 +4,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from analysis.published import audit_arithmetic, audit_repeats
-from analysis.published.anomalies import KINDS, Anomaly, listed
-from analysis.published.numbers import papers
-from analysis.published.printed_numbers import PrintedNumber, printed_numbers
-from bench.files.text_table import markdown
+from fedflat.analysis.published import audit_arithmetic, audit_repeats
+from fedflat.analysis.published.anomalies import KINDS, Anomaly, listed
+from fedflat.analysis.published.numbers import papers
+from fedflat.analysis.published.printed_numbers import PrintedNumber, printed_numbers
+from fedflat.bench.files.text_table import markdown
 
 Check = Callable[[Sequence[PrintedNumber]], Iterable[Anomaly]]
 

@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Iterator, Sequence
 
-from analysis.published.anomalies import Anomaly
-from analysis.published.audit_repeats import grouped
-from analysis.published.printed_numbers import PrintedNumber, dataset_title, method_title
+from fedflat.analysis.published.anomalies import Anomaly
+from fedflat.analysis.published.audit_repeats import grouped
+from fedflat.analysis.published.printed_numbers import PrintedNumber, dataset_title, method_title
 
 GAINS = ("test_accuracy_gain", "accuracy_gain_abs", "accuracy_gain_rel_pct")
 

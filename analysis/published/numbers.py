@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bench.experiments.files import PAPER_TABLES
-from bench.input.errors import UserError, unknown
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.input.errors import UserError, unknown
 
 COUNTS = ["n_clients", "active_clients", "rounds"]
 """Keys whose values are whole numbers."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from analysis.published.numbers import as_printed, kinds
-from bench.methods.catalog import CATALOG
+from fedflat.analysis.published.numbers import as_printed, kinds
+from fedflat.bench.methods.catalog import CATALOG
 
 DATASETS = {
     "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "cifar100_pam": "CIFAR-100-PAM", "emnist": "EMNIST",

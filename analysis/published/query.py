@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analysis.published.numbers import NOTES, as_printed, kinds
-from bench.files.text_table import aligned
-from bench.input.errors import UserError, unknown
+from fedflat.analysis.published.numbers import NOTES, as_printed, kinds
+from fedflat.bench.files.text_table import aligned
+from fedflat.bench.input.errors import UserError, unknown
 
 LAST = ("variant", "note")
 """The last columns, which are truncated to the remaining width."""

@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.experiments.address import CellAddress
-from bench.experiments.files import PAPER_TABLES
-from bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.experiments.run_config import RunConfig
 
 COUNTS = "counts"
 """A part that counts messages in few rounds on other data: only statements that name it concern it."""

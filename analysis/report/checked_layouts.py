@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
-from analysis.layouts.layout import (
+from fedflat.analysis.layouts.layout import (
     DEFAULTS,
     Folder,
     Layout,
@@ -20,9 +20,9 @@ from analysis.layouts.layout import (
     shows_sweeps,
     unknown_layout,
 )
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.results import RUN_FILES
-from bench.input.errors import UserError, all_mistakes, located, unknown
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.results import RUN_FILES
+from fedflat.bench.input.errors import UserError, all_mistakes, located, unknown
 
 AnyLayout = TypeVar("AnyLayout", bound=Layout)
 

@@ -4,16 +4,16 @@ from pathlib import Path
 
 from PIL import Image
 
-from analysis.figures.base import STYLE, TEXT_WIDTH, FigureLayout
-from analysis.figures.draw import caption, draw, load_figure, save, shows_main_setting, suits_data
-from analysis.layouts.captions import Caption
-from analysis.layouts.layout import subfigures
-from analysis.layouts.protocol import at_scale, with_requested_value, with_trained_headings
-from analysis.report.checked_layouts import CheckedLayouts, Source
-from analysis.report.page import PageFigure, figure_markdown
-from bench.data.sources import parse_source
-from bench.files.atomic import write_text
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import STYLE, TEXT_WIDTH, FigureLayout
+from fedflat.analysis.figures.draw import caption, draw, load_figure, save, shows_main_setting, suits_data
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.layout import subfigures
+from fedflat.analysis.layouts.protocol import at_scale, with_requested_value, with_trained_headings
+from fedflat.analysis.report.checked_layouts import CheckedLayouts, Source
+from fedflat.analysis.report.page import PageFigure, figure_markdown
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError
 
 PAGE_ORDER = (
     "convergence", "curves", "differences", "sweep", "sharpness", "perturbation", "surfaces", "drift", "eigenvalues",

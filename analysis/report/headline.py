@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from analysis.layouts.tidy import Tidy
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import FinalValue, diverged_seeds, final_values, stopped_runs
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.run_config import score_column, score_words
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.convergence import FinalValue, diverged_seeds, final_values, stopped_runs
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.run_config import score_column, score_words
 
 
 def summary(requested: RequestedExperiment) -> str:

@@ -7,20 +7,20 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from analysis.figures.base import FigureLayout, Panel
-from analysis.figures.draw import KINDS, draw, load_figure
-from analysis.figures.lines import Line, LinesPanel
-from analysis.figures.training.sweep import Point, SweepLine, SweepPanel
-from analysis.layouts.layout import Layout, Selection, layout_names
-from analysis.layouts.score import SCORE
-from analysis.measures.convergence import FinalValue
-from analysis.report.pictures import save_picture
-from analysis.report.requested import RequestedExperiment
-from analysis.tables.counterparts import Quoted, Reading
-from analysis.tables.layout import Block, Column, TableLayout
-from analysis.tables.quantities import QUANTITIES
-from bench.input.content import short_hash
-from bench.input.frozen import Frozen
+from fedflat.analysis.figures.base import FigureLayout, Panel
+from fedflat.analysis.figures.draw import KINDS, draw, load_figure
+from fedflat.analysis.figures.lines import Line, LinesPanel
+from fedflat.analysis.figures.training.sweep import Point, SweepLine, SweepPanel
+from fedflat.analysis.layouts.layout import Layout, Selection, layout_names
+from fedflat.analysis.layouts.score import SCORE
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.report.pictures import save_picture
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.tables.counterparts import Quoted, Reading
+from fedflat.analysis.tables.layout import Block, Column, TableLayout
+from fedflat.analysis.tables.quantities import QUANTITIES
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.frozen import Frozen
 
 PICTURES = "images/layouts"
 """The folder of the pictures, relative to the page."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from analysis.layouts.captions import Caption
-from analysis.tables.formats import escape_html, html_notes, markdown_notes
-from analysis.tables.formats import html as html_table
-from analysis.tables.table import Table
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import ReportPaths
-from bench.files.text_table import without_html
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.tables.formats import escape_html, html_notes, markdown_notes
+from fedflat.analysis.tables.formats import html as html_table
+from fedflat.analysis.tables.table import Table
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import ReportPaths
+from fedflat.bench.files.text_table import without_html
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #5c6370; --line: #d9dce1; --paper: #fff;

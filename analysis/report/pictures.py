@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from analysis.figures.base import figure_style
-from bench.files.atomic import replacing
+from fedflat.analysis.figures.base import figure_style
+from fedflat.bench.files.atomic import replacing
 
 COLOURS = 224
 

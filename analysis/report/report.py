@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from analysis.report.figures import Figures
-from analysis.report.headline import headline
-from analysis.report.page import page
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.files.atomic import write_text
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.headline import headline
+from fedflat.analysis.report.page import page
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.files.atomic import write_text
 
 
 def render_page(requested: RequestedExperiment) -> Path:

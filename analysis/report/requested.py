@@ -7,18 +7,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.analyses import load_analyses
-from analysis.analyses.base import Analysis
-from analysis.layouts.protocol import at_scale
-from analysis.layouts.tidy import Tidy
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import experiment_file, experiment_files, experiment_names, is_named
-from bench.experiments.overrides import CONFIG_KEYS
-from bench.experiments.resolving import experiment_data
-from bench.experiments.results import ReportPaths, ResultPaths
-from bench.input.errors import UserError, unknown
-from bench.methods.catalog import CATALOG
+from fedflat.analysis.analyses import load_analyses
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.layouts.protocol import at_scale
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.files import experiment_file, experiment_files, experiment_names, is_named
+from fedflat.bench.experiments.overrides import CONFIG_KEYS
+from fedflat.bench.experiments.resolving import experiment_data
+from fedflat.bench.experiments.results import ReportPaths, ResultPaths
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.methods.catalog import CATALOG
 
 
 @dataclass(frozen=True)

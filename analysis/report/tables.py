@@ -2,19 +2,19 @@
 
 from pathlib import Path
 
-from analysis.analyses.training.convergence import Convergence
-from analysis.layouts.protocol import with_trained_headings
-from analysis.published.numbers import papers
-from analysis.report.checked_layouts import CheckedLayouts, Source
-from analysis.report.page import table_page
-from analysis.tables.formats import FORMATS
-from analysis.tables.layout import Column, TableLayout, load_table
-from analysis.tables.quantities import quantity
-from analysis.tables.quotations import Quotations, quotations
-from analysis.tables.reproduction import with_published
-from analysis.tables.table import Table, fill, inputs
-from bench.files.atomic import write_text
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.training.convergence import Convergence
+from fedflat.analysis.layouts.protocol import with_trained_headings
+from fedflat.analysis.published.numbers import papers
+from fedflat.analysis.report.checked_layouts import CheckedLayouts, Source
+from fedflat.analysis.report.page import table_page
+from fedflat.analysis.tables.formats import FORMATS
+from fedflat.analysis.tables.layout import Column, TableLayout, load_table
+from fedflat.analysis.tables.quantities import quantity
+from fedflat.analysis.tables.quotations import Quotations, quotations
+from fedflat.analysis.tables.reproduction import with_published
+from fedflat.analysis.tables.table import Table, fill, inputs
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError
 
 
 class Tables(CheckedLayouts[TableLayout]):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from analysis.layouts.captions import (
+from fedflat.analysis.layouts.captions import (
     Caption,
     computed_by_other_code,
     computed_in_bf16,
@@ -18,15 +18,15 @@ from analysis.layouts.captions import (
     smoke_scale,
     tuned_values,
 )
-from analysis.layouts.tidy import Tidy
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import FinalValue
-from analysis.tables.layout import TableLayout
-from analysis.tables.quantities import quantity
-from analysis.tables.quotations import Quotations, own_cells
-from analysis.tables.values import rule_of
-from bench.experiments.address import RUN_IDS
-from bench.experiments.results import RUN_FILES
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.tables.layout import TableLayout
+from fedflat.analysis.tables.quantities import quantity
+from fedflat.analysis.tables.quotations import Quotations, own_cells
+from fedflat.analysis.tables.values import rule_of
+from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.results import RUN_FILES
 
 
 def caption(

@@ -2,10 +2,10 @@
 
 from pydantic import Field, field_validator
 
-from analysis.published.numbers import KEYS, papers
-from analysis.published.transcript import statements
-from bench.input.errors import unknown
-from bench.input.frozen import Frozen
+from fedflat.analysis.published.numbers import KEYS, papers
+from fedflat.analysis.published.transcript import statements
+from fedflat.bench.input.errors import unknown
+from fedflat.bench.input.frozen import Frozen
 
 Keys = dict[str, str | int | tuple[str, ...] | None]
 """Keys of published numbers; where a key has several values, any of them fits; null fits every value."""

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analysis.measures.convergence import FinalValue
-from analysis.published.transcript import Departure, Difference, departures, silent_differences, value_of
-from analysis.tables.layout import Column
-from analysis.tables.quantities import quantity
-from analysis.tables.values import rule_of
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.experiments.run_config import RunConfig
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.published.transcript import Departure, Difference, departures, silent_differences, value_of
+from fedflat.analysis.tables.layout import Column
+from fedflat.analysis.tables.quantities import quantity
+from fedflat.analysis.tables.values import rule_of
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.run_config import RunConfig
 
 DEPARTS = "departs from the paper"
 """Why an entry is not judged, if at least one of its settings is not as printed."""

@@ -3,16 +3,16 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from analysis.published.numbers import PublishedNumber
-from analysis.tables.counterparts import Reading
-from analysis.tables.layout import Column
-from analysis.tables.quantities import quantity
-from analysis.tables.table import Table
-from analysis.verdicts.equivalence import MOST_SEEDS, Noise
-from analysis.verdicts.margins import Margin, rules
-from analysis.verdicts.orders import PairCounts
-from analysis.verdicts.verdict import ONE_SEED, PAPERS_NOISE, Verdict, counts
-from bench.experiments.experiment import Experiment
+from fedflat.analysis.published.numbers import PublishedNumber
+from fedflat.analysis.tables.counterparts import Reading
+from fedflat.analysis.tables.layout import Column
+from fedflat.analysis.tables.quantities import quantity
+from fedflat.analysis.tables.table import Table
+from fedflat.analysis.verdicts.equivalence import MOST_SEEDS, Noise
+from fedflat.analysis.verdicts.margins import Margin, rules
+from fedflat.analysis.verdicts.orders import PairCounts
+from fedflat.analysis.verdicts.verdict import ONE_SEED, PAPERS_NOISE, Verdict, counts
+from fedflat.bench.experiments.experiment import Experiment
 
 _DECIDED = ("agrees", "differs", "inconclusive")
 _MOST = 8

@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.layouts.captions import Caption
-from analysis.published.numbers import PublishedNumber, quoted_from
-from analysis.tables.layout import Column
-from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
-from analysis.tables.tidy_csv import tidy_csv
-from analysis.verdicts.equivalence import Noise, Spread
-from analysis.verdicts.margins import rules
-from bench.files.text_table import escape_markdown, markdown_line, without_html
-from bench.files.text_table import markdown as markdown_table
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.published.numbers import PublishedNumber, quoted_from
+from fedflat.analysis.tables.layout import Column
+from fedflat.analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
+from fedflat.analysis.tables.tidy_csv import tidy_csv
+from fedflat.analysis.verdicts.equivalence import Noise, Spread
+from fedflat.analysis.verdicts.margins import rules
+from fedflat.bench.files.text_table import escape_markdown, markdown_line, without_html
+from fedflat.bench.files.text_table import markdown as markdown_table
 
 _ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
 

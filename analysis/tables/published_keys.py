@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from analysis.published.numbers import KeyValue, fitting
-from analysis.tables.counterparts import Keys
-from analysis.tables.layout import Block, Column, TableLayout
-from bench.data.sources import parse_source
-from bench.engine.participation import Participation
-from bench.experiments.experiment import Experiment
+from fedflat.analysis.published.numbers import KeyValue, fitting
+from fedflat.analysis.tables.counterparts import Keys
+from fedflat.analysis.tables.layout import Block, Column, TableLayout
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.engine.participation import Participation
+from fedflat.bench.experiments.experiment import Experiment
 
 
 def keys_of(

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from analysis.measures.convergence import Better
-from bench.input.errors import unknown
+from fedflat.analysis.measures.convergence import Better
+from fedflat.bench.input.errors import unknown
 
 
 @dataclass(frozen=True)

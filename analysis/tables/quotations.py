@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.layouts.tidy import Tidy
-from analysis.published.numbers import published, quoted_from
-from analysis.published.printed_numbers import method_title
-from analysis.tables.counterparts import Place, Quoted
-from analysis.tables.layout import TableLayout
-from analysis.tables.published_keys import of_entry
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError, unknown
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.published.numbers import published, quoted_from
+from fedflat.analysis.published.printed_numbers import method_title
+from fedflat.analysis.tables.counterparts import Place, Quoted
+from fedflat.analysis.tables.layout import TableLayout
+from fedflat.analysis.tables.published_keys import of_entry
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError, unknown
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,22 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.published.numbers import PublishedNumber, find, fitting, published
-from analysis.tables.counterparts import Place
-from analysis.tables.fairness import FAIR, INCOMPLETE, Fairness, fairness, has_reading
-from analysis.tables.foot import foot
-from analysis.tables.layout import Block, Column, TableLayout
-from analysis.tables.published_keys import keys_of, of_entry
-from analysis.tables.quotations import source
-from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
-from analysis.verdicts.equivalence import Noise, pooled, pooled_deviations
-from analysis.verdicts.margins import Margin, Repetitions, rules
-from analysis.verdicts.orders import Order, order
-from analysis.verdicts.verdict import Verdict, verdict
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, own_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
+from fedflat.analysis.published.numbers import PublishedNumber, find, fitting, published
+from fedflat.analysis.tables.counterparts import Place
+from fedflat.analysis.tables.fairness import FAIR, INCOMPLETE, Fairness, fairness, has_reading
+from fedflat.analysis.tables.foot import foot
+from fedflat.analysis.tables.layout import Block, Column, TableLayout
+from fedflat.analysis.tables.published_keys import keys_of, of_entry
+from fedflat.analysis.tables.quotations import source
+from fedflat.analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
+from fedflat.analysis.verdicts.equivalence import Noise, pooled, pooled_deviations
+from fedflat.analysis.verdicts.margins import Margin, Repetitions, rules
+from fedflat.analysis.verdicts.orders import Order, order
+from fedflat.analysis.verdicts.verdict import Verdict, verdict
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, own_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
 
 
 class Compared(NamedTuple):

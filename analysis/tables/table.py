@@ -13,22 +13,30 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.layouts.captions import Caption
-from analysis.layouts.tidy import Tidy
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import Better, diverged_seeds, incomplete_data, stopped_runs
-from analysis.published.numbers import PublishedNumber
-from analysis.tables.caption import caption
-from analysis.tables.fairness import FAIR, Fairness
-from analysis.tables.layout import Block, Column, TableLayout
-from analysis.tables.quotations import Quotations, Source, own_cells, source
-from analysis.tables.values import Value, Values, compared, mean_over, runs_over, stopped_without_value, values_of
-from analysis.verdicts.equivalence import Noise
-from analysis.verdicts.orders import Order
-from analysis.verdicts.verdict import Missing, Verdict
-from bench.experiments.address import IDS
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import ResultPaths
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.convergence import Better, diverged_seeds, incomplete_data, stopped_runs
+from fedflat.analysis.published.numbers import PublishedNumber
+from fedflat.analysis.tables.caption import caption
+from fedflat.analysis.tables.fairness import FAIR, Fairness
+from fedflat.analysis.tables.layout import Block, Column, TableLayout
+from fedflat.analysis.tables.quotations import Quotations, Source, own_cells, source
+from fedflat.analysis.tables.values import (
+    Value,
+    Values,
+    compared,
+    mean_over,
+    runs_over,
+    stopped_without_value,
+    values_of,
+)
+from fedflat.analysis.verdicts.equivalence import Noise
+from fedflat.analysis.verdicts.orders import Order
+from fedflat.analysis.verdicts.verdict import Missing, Verdict
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import ResultPaths
 
 
 @dataclass(frozen=True)

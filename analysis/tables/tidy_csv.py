@@ -3,9 +3,9 @@
 import csv
 import io
 
-from analysis.tables.counterparts import Place
-from analysis.tables.table import PublishedEntry, Table
-from analysis.verdicts.orders import Order
+from fedflat.analysis.tables.counterparts import Place
+from fedflat.analysis.tables.table import PublishedEntry, Table
+from fedflat.analysis.verdicts.orders import Order
 
 
 def tidy_csv(table: Table) -> str:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.measures.convergence import FinalValue, final_values
-from analysis.tables.layout import Column
-from analysis.tables.quantities import quantity
-from bench.experiments.address import RUN_IDS
+from fedflat.analysis.measures.convergence import FinalValue, final_values
+from fedflat.analysis.tables.layout import Column
+from fedflat.analysis.tables.quantities import quantity
+from fedflat.bench.experiments.address import RUN_IDS
 
 
 class Value(NamedTuple):

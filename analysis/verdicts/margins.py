@@ -7,10 +7,10 @@ from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
-from analysis.published.numbers import PublishedNumber
-from bench.experiments.files import PAPER_TABLES, read_yaml
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
+from fedflat.analysis.published.numbers import PublishedNumber
+from fedflat.bench.experiments.files import PAPER_TABLES, read_yaml
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
 
 Form = Literal["values", "multiples", "gains", "gains_in_percent"]
 """What a column shows of a metric: the values themselves, or comparisons with another method."""

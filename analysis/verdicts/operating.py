@@ -1,7 +1,8 @@
 """How often verdicts are wrong: the rule and the one before it on simulated runs, as tables of docs/published.md.
 
-`python -m analysis.verdicts.operating` rewrites the tables. A column of several methods is simulated many times: n
-seeds per method, whose errors are correlated within a seed, and a published number, from which the true gap is known.
+`python -m fedflat.analysis.verdicts.operating` rewrites the tables. A column of several methods is simulated many
+times: n seeds per method, whose errors are correlated within a seed, and a published number, from which the true gap is
+known.
 """
 
 import math
@@ -14,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.verdicts.equivalence import agrees, degrees_of_freedom, differs, variance_and_seed_share, welch_df
-from bench.files.marked_text import rewrite_part
-from bench.files.text_table import markdown
+from fedflat.analysis.verdicts.equivalence import agrees, degrees_of_freedom, differs, variance_and_seed_share, welch_df
+from fedflat.bench.files.marked_text import rewrite_part
+from fedflat.bench.files.text_table import markdown
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "published.md"
 PART = "simulation"

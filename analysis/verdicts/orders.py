@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from analysis.published.numbers import PublishedNumber
+from fedflat.analysis.published.numbers import PublishedNumber
 
 LEAST_PAIRS = 3
 """The smallest number of pairs for which Kendall's τ is computed: that of three methods."""

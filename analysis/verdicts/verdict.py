@@ -6,8 +6,9 @@ The first of these that applies is the verdict:
 - not run, not analysed or diverged: there is no reproduced mean
 - not judged: the printed number is doubtful or a failed run, or the metric has no margin
 - censored: one of the two numbers is only a bound
-- agrees, differs or inconclusive: the rule of `analysis.verdicts.equivalence`. Margins in percent are compared with the
-  gap of the logarithms. Exact quantities, which are equal in all runs, agree if they are equal in the printed decimals
+- agrees, differs or inconclusive: the rule of `fedflat.analysis.verdicts.equivalence`. Margins in percent are compared
+  with the gap of the logarithms. Exact quantities, which are equal in all runs, agree if they are equal in the printed
+  decimals
 """
 
 import math
@@ -16,9 +17,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from analysis.published.numbers import PublishedNumber
-from analysis.verdicts.equivalence import Noise, agrees, differs, seeds_to_decide
-from analysis.verdicts.margins import Margin
+from fedflat.analysis.published.numbers import PublishedNumber
+from fedflat.analysis.verdicts.equivalence import Noise, agrees, differs, seeds_to_decide
+from fedflat.analysis.verdicts.margins import Margin
 
 Missing = Literal["not run", "not analysed", "diverged", "censored"]
 """Why an entry has no reproduced mean, in this order: nothing was run; the runs were not analysed, or the analysis

@@ -1,90 +1,27 @@
-"""Modules of users by their names: where they are, without importing anything; and imports, of trusted code only."""
+"""Imports by code of users, of trusted modules only."""
 
-import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from bench.code.trusted_code import require_trusted
-
-PROVIDED = sys.stdlib_module_names | {"analysis", "bench", "fedflat"}
-"""Names of packages and modules that are part of Python or FedFlat."""
-
-_INSTALLED = {"site-packages", "dist-packages"}
+from fedflat.bench.code.module_places import (
+    INSTALLED,
+    PROVIDED,
+    CheckingFinder,
+    by_others,
+    current_folder,
+    in_folder,
+)
+from fedflat.bench.code.present_names import compiled
+from fedflat.bench.code.trusted_code import require_trusted
 
 KIND = "module"
 
 USERS_MODULE = "fedflat_user_"
 """The begin of the names of modules that are files of users."""
-
-
-def found(module: str) -> ModuleSpec | None:
-    """Where a module is, on Python's path or else in the current folder; None if it is not there.
-
-    Neither the module nor its packages are imported.
-    """
-    top, *below = module.split(".")
-    importlib.invalidate_caches()
-    try:
-        spec = _by_others(top) or _in(_current_folder(), top)
-    except (ImportError, ValueError):  # such as an empty name
-        return None
-    name = top
-    for part in below:
-        if spec is None or spec.submodule_search_locations is None:
-            return None
-        name = f"{name}.{part}"
-        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
-    return spec
-
-
-def _by_others(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-    """Where all other finders find a module, whatever module of this name has been imported."""
-    others = (finder for finder in sys.meta_path if not isinstance(finder, _CheckingFinder))
-    return next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
-
-
-def files_of(spec: ModuleSpec) -> list[Path]:
-    """The Python file of a module, or all Python files of a package."""
-    folders = list(map(Path, spec.submodule_search_locations or ()))
-    file = [Path(spec.origin)] if spec.has_location and spec.origin is not None else []
-    return list(dict.fromkeys([*file, *(one for folder in folders for one in sorted(folder.rglob("*.py")))]))
-
-
-def place(name: str) -> Path | None:
-    """Where a package or module of the highest level is.
-
-    None: it is part of Python or FedFlat, installed, or absent.
-    """
-    spec = None if name in PROVIDED else found(name)
-    if spec is None:
-        return None
-    places = [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
-    first = Path(places[0]).resolve() if places else None
-    return None if first is None or _INSTALLED & set(first.parts) else first
-
-
-def is_of_current_folder(name: str) -> bool:
-    """Whether a package or module of the highest level is one of the user in the current folder."""
-    there = place(name)
-    return there is not None and there.parent == _current_folder()
-
-
-def _current_folder() -> Path | None:
-    """None: it was deleted."""
-    try:
-        return Path.cwd().resolve()
-    except OSError:
-        return None
-
-
-def _in(folder: Path | None, name: str) -> ModuleSpec | None:
-    """Where a package or module of the highest level is in a folder."""
-    return None if folder is None else PathFinder.find_spec(name, [str(folder)])
 
 
 def check_later_imports() -> None:
@@ -112,11 +49,7 @@ def checked_imports(*, from_current_folder: bool = False) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-class _CheckingFinder(MetaPathFinder):
-    """Checks what the other finders find."""
-
-
-class _LaterFinder(_CheckingFinder):
+class _LaterFinder(CheckingFinder):
     """Finds modules for code of users only."""
 
     def find_spec(
@@ -141,11 +74,11 @@ def _is_of_importlib(name: object) -> bool:
     return str(name).partition(".")[0] in ("importlib", "_frozen_importlib", "_frozen_importlib_external")
 
 
-class _Finder(_CheckingFinder):
+class _Finder(CheckingFinder):
     """Finds modules as all other finders do, and checks those of the current folder."""
 
     def __init__(self, *, importable: bool) -> None:
-        self._folder = _current_folder()
+        self._folder = current_folder()
         self._importable = importable
 
     def find_spec(
@@ -155,9 +88,9 @@ class _Finder(_CheckingFinder):
         top = fullname.partition(".")[0]
         if top in PROVIDED:
             return None
-        spec = _by_others(fullname, path, target)
+        spec = by_others(fullname, path, target)
         if spec is None and path is None and self._importable:
-            spec = _in(self._folder, fullname)
+            spec = in_folder(self._folder, fullname)
         if spec is None or not spec.has_location or spec.origin is None:
             return spec
         file = Path(spec.origin)
@@ -171,7 +104,7 @@ class _Finder(_CheckingFinder):
 
     def _has(self, file: Path, top: str) -> bool:
         """Whether a file belongs to the module or package `top` of the current folder."""
-        if self._folder is None or not file.is_relative_to(self._folder) or _INSTALLED & set(file.parts):
+        if self._folder is None or not file.is_relative_to(self._folder) or INSTALLED & set(file.parts):
             return False
         return file.relative_to(self._folder).parts[0].partition(".")[0] == top
 
@@ -183,5 +116,4 @@ class _CheckedLoader(SourceFileLoader):
         """The compiled source; an `UntrustedCodeError` if it is not trusted."""
         source = self.get_data(self.path)
         require_trusted(Path(self.path), source, KIND)
-        code: CodeType = compile(source, self.path, "exec", dont_inherit=True)
-        return code
+        return compiled(source, Path(self.path))

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.code.modules import files_of, found, is_of_current_folder
-from bench.code.trusted_code import UntrustedCodeError, is_trusted, trust
-from bench.code.user_code import imported
-from bench.input.content import read_own
-from bench.input.errors import UserError
+from fedflat.bench.code.module_places import files_of, found, is_of_current_folder
+from fedflat.bench.code.trusted_code import UntrustedCodeError, is_trusted, trust
+from fedflat.bench.code.user_code import imported
+from fedflat.bench.input.content import read_own
+from fedflat.bench.input.errors import UserError
 
 _REFERENCE = re.compile(r"(?P<place>.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 """The short form of a function: path/to/file.py:function, or package.module:function."""
@@ -26,7 +26,7 @@ class CodeFile(NamedTuple):
 
 
 class NamedCode:
-    """The base class of configurations that name Python code; each executes it by `bench.code.user_code.run_file`."""
+    """The base class of configurations that name Python code; each executes it by `user_code.run_file`."""
 
     @classmethod
     @abstractmethod

@@ -9,8 +9,8 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from bench.files.own_folders import cache_folder, check_private, make_private
-from bench.input.errors import UserError
+from fedflat.bench.files.own_folders import cache_folder, check_private, make_private
+from fedflat.bench.input.errors import UserError
 
 FOLDER = "trusted-code"
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from bench.code.modules import USERS_MODULE, check_later_imports, checked_imports, place
-from bench.code.trusted_code import require_trusted
-from bench.input.content import short_hash
-from bench.input.errors import UserError
+from fedflat.bench.code.module_places import place
+from fedflat.bench.code.modules import USERS_MODULE, check_later_imports, checked_imports
+from fedflat.bench.code.present_names import compiled, use_present_names
+from fedflat.bench.code.trusted_code import require_trusted
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
 
 
 class FailingCodeError(UserError):
@@ -37,7 +39,7 @@ def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleT
     sys.modules[module.__name__] = module  # pydantic looks up annotations there
     try:
         with checked_imports():
-            exec(compile(source, str(file), "exec", dont_inherit=True), module.__dict__)
+            exec(compiled(source, file), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         raise failure(file, kind, error) from None
@@ -68,7 +70,8 @@ def refuse_own_imports(file: Path, source: bytes, kind: str) -> None:
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The lines of imports, and the packages or modules of the highest level that they name."""
+    """The lines of imports, and the packages or modules of the highest level that they name now."""
+    use_present_names(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)

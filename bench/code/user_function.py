@@ -8,13 +8,14 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, model_validator
 
-from bench.code.modules import checked_imports, found
-from bench.code.named_code import CodeFile, NamedCode
-from bench.code.user_code import check_suffix, failure, refuse_own_imports, run_file
-from bench.input.content import code_hash, expanded, read_own, short_hash
-from bench.input.errors import UserError, unknown
-from bench.input.field_words import FilledIn
-from bench.input.frozen import Frozen
+from fedflat.bench.code.module_places import found
+from fedflat.bench.code.modules import checked_imports
+from fedflat.bench.code.named_code import CodeFile, NamedCode
+from fedflat.bench.code.user_code import check_suffix, failure, refuse_own_imports, run_file
+from fedflat.bench.input.content import code_hash, expanded, read_own, short_hash
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.field_words import FilledIn
+from fedflat.bench.input.frozen import Frozen
 
 T = TypeVar("T")
 

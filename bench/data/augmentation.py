@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
-from bench.data.centre import centre, centre_shape
-from bench.data.label_maps import IGNORED, has_label_maps
-from bench.input.errors import UserError, unknown
-from bench.input.field_words import means_null
-from bench.input.frozen import Frozen
+from fedflat.bench.data.centre import centre, centre_shape
+from fedflat.bench.data.label_maps import IGNORED, has_label_maps
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.field_words import means_null
+from fedflat.bench.input.frozen import Frozen
 
 Shape = tuple[int, ...]
 Pixels = Annotated[int, Field(ge=1, le=4096)]

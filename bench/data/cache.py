@@ -24,14 +24,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.dataset import Samples
-from bench.data.label_maps import UNLABELLED
-from bench.data.moments import SCALE, PixelSums
-from bench.files.csv_json import read_checked_json, write_checked_json
-from bench.files.locks import locked
-from bench.host.termination import tidy_when_terminated
-from bench.input.content import ShortHash, short_hash
-from bench.input.errors import UserError
+from fedflat.bench.data.dataset import Samples
+from fedflat.bench.data.label_maps import UNLABELLED
+from fedflat.bench.data.moments import SCALE, PixelSums
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
+from fedflat.bench.files.locks import locked
+from fedflat.bench.host.termination import tidy_when_terminated
+from fedflat.bench.input.content import ShortHash, short_hash
+from fedflat.bench.input.errors import UserError
 
 log = logging.getLogger("fedflat.data")
 

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.data.centre import centre, centre_shape
-from bench.data.label_maps import IGNORED, UNLABELLED, LabelMaps
-from bench.data.moments import shift_and_factor
-from bench.host.memory import free_memory
-from bench.input.content import short_hash
+from fedflat.bench.data.centre import centre, centre_shape
+from fedflat.bench.data.label_maps import IGNORED, UNLABELLED, LabelMaps
+from fedflat.bench.data.moments import shift_and_factor
+from fedflat.bench.host.memory import free_memory
+from fedflat.bench.input.content import short_hash
 
 Images = NDArray[np.uint8] | NDArray[np.float32]
 Labels = NDArray[np.int64]

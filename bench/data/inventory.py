@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.code.named_code import trust_named
-from bench.data.sources import SOURCES, SUFFIX, parse_source
-from bench.data.sources.base import Published, Source
-from bench.data.sources.image_files.domains import DomainFolder
-from bench.data.sources.image_files.image_folder import SUBSETS, ImageFolder
-from bench.files.text_table import aligned
-from bench.input.content import expanded
-from bench.input.errors import UserError, unknown
+from fedflat.bench.code.named_code import trust_named
+from fedflat.bench.data.sources import SOURCES, SUFFIX, parse_source
+from fedflat.bench.data.sources.base import Published, Source
+from fedflat.bench.data.sources.image_files.domains import DomainFolder
+from fedflat.bench.data.sources.image_files.image_folder import SUBSETS, ImageFolder
+from fedflat.bench.files.text_table import aligned
+from fedflat.bench.input.content import expanded
+from fedflat.bench.input.errors import UserError, unknown
 
 OWN = {
     "image_folder": "pictures/flowers",

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from bench.files.atomic import replacing
-from bench.files.locks import locked
-from bench.host.torchvision_compat import import_torchvision
-from bench.input.errors import UserError
+from fedflat.bench.files.atomic import replacing
+from fedflat.bench.files.locks import locked
+from fedflat.bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.input.errors import UserError
 
 MISSING = "missing"
 

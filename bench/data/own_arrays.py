@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.dataset import Images, Labels, Samples, Subset
-from bench.input.bounds import MOST
-from bench.input.errors import UserError, unknown
+from fedflat.bench.data.dataset import Images, Labels, Samples, Subset
+from fedflat.bench.input.bounds import MOST
+from fedflat.bench.input.errors import UserError, unknown
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 CLIENTS = "client_train"

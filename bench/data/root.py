@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from bench.input.content import expanded
-from bench.input.errors import UserError
+from fedflat.bench.input.content import expanded
+from fedflat.bench.input.errors import UserError
 
 ENVIRONMENT = "FEDFLAT_DATA"
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.data.partitions.base import Indices
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.partitions.base import Indices
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 
 
 def hold_out(split: Sequence[Indices], share: float, seed: int) -> tuple[list[Indices], Indices]:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from bench.input.errors import UserError
-from bench.methods.base import Method
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Method
 
 BITS = 32
 """Bits of a number that is sent: models are sent in float32."""

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.engine.work.base import Work
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.engine.work.base import Work
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 
 
 class BatchSampler(Protocol):

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.engine.client_store import ClientStates, ClientStore, RecordFormat, StoredClient
-from bench.engine.federation import FederationState
-from bench.files.checksums import CHECKSUM, DIFFERS, DamagedFileError
-from bench.files.repeated import repeated
-from bench.files.slot_file import Slot
-from bench.files.tensor_file import Kind, TensorFile, open_tensors, write_tensors
+from fedflat.bench.engine.client_store import ClientStates, ClientStore, RecordFormat, StoredClient
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.files.checksums import CHECKSUM, DIFFERS, DamagedFileError
+from fedflat.bench.files.repeated import repeated
+from fedflat.bench.files.slot_file import Slot
+from fedflat.bench.files.tensor_file import Kind, TensorFile, open_tensors, write_tensors
 
 CHECKPOINTS = ("checkpoint.safetensors", "checkpoint.older.safetensors")
 """The names of the newest checkpoint and of the one before it."""

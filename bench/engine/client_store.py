@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bench.files.slot_file import Slot, SlotFile
-from bench.host.memory import Budgets
-from bench.input.errors import UserError
+from fedflat.bench.files.slot_file import Slot, SlotFile
+from fedflat.bench.host.memory import Budgets
+from fedflat.bench.input.errors import UserError
 
 Vectors = Mapping[str, Tensor]
 """A client's tensors by name."""

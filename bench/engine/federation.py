@@ -6,22 +6,22 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from bench.data.augmentation import Augment
-from bench.data.dataset import DeviceData
-from bench.engine.accounting import check_sizes, declared, model_sizes, sent_size
-from bench.engine.backends.loop import Loop
-from bench.engine.backends.rows import to_device
-from bench.engine.batches import BatchSampler, LessWork
-from bench.engine.client_store import ClientStates
-from bench.engine.divergence import has_diverged
-from bench.engine.local import Backend, Broadcast, LocalResult, LocalTraining, LocalWork, Probe
-from bench.engine.objective import Objective
-from bench.engine.row_values import row_values
-from bench.engine.step_settings import StepSettings
-from bench.input.errors import UserError
-from bench.methods.base import Method, ServerRound, norm
-from bench.methods.common.buffers import BUFFERS, BufferExchange
-from bench.models.buffer_mode import kept_positions
+from fedflat.bench.data.augmentation import Augment
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.engine.accounting import check_sizes, declared, model_sizes, sent_size
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.backends.rows import to_device
+from fedflat.bench.engine.batches import BatchSampler, LessWork
+from fedflat.bench.engine.client_store import ClientStates
+from fedflat.bench.engine.divergence import has_diverged
+from fedflat.bench.engine.local import Backend, Broadcast, LocalResult, LocalTraining, LocalWork, Probe
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.row_values import row_values
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Method, ServerRound, norm
+from fedflat.bench.methods.common.buffers import BUFFERS, BufferExchange
+from fedflat.bench.models.buffer_mode import kept_positions
 
 RESERVED = frozenset({"round", "available", "server_lr", "local_steps", "teacher_passes", "diverged"})
 """Columns of the metrics that some runs have, or that are added later: a method's numbers cannot have these names."""
@@ -153,7 +153,7 @@ class Federation:
         the values that follow a schedule, such as rho; `local_steps`, the mean number, if clients do less work; the
         round's costs: `download` and `upload` per client, `client_state` and `server_state` in model sizes, `gradients`
         per local step, and, if the loss has teachers, their forward passes per local step as `teacher_passes`; and
-        `diverged`, see bench.engine.divergence.
+        `diverged`, see fedflat.bench.engine.divergence.
         """
         work = self.work(state, active)
         results = (backend or Loop()).train(self.local, work, probe)

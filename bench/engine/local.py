@@ -8,15 +8,15 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from bench.data.augmentation import Augment
-from bench.data.dataset import DeviceData
-from bench.engine.objective import Gradients, Objective
-from bench.engine.row_values import STEP, with_later
-from bench.engine.step_settings import StepSettings
-from bench.input.errors import UserError
-from bench.methods.base import ClientRound, Loss, Method, RoundValues
-from bench.models.network import Network, Variables
-from bench.numerics.streams import numpy_stream, torch_stream
+from fedflat.bench.data.augmentation import Augment
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.engine.objective import Gradients, Objective
+from fedflat.bench.engine.row_values import STEP, with_later
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import ClientRound, Loss, Method, RoundValues
+from fedflat.bench.models.network import Network, Variables
+from fedflat.bench.numerics.streams import numpy_stream, torch_stream
 
 AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass over all data"
 """Purposes of random streams. In the keys of dropout draws, the batches of such a pass are steps −1, −2, ..."""

@@ -8,12 +8,12 @@ import torch
 from pydantic.fields import FieldInfo
 from torch import nn
 
-from bench.engine.batches import LocalSteps
-from bench.engine.objective import Objective
-from bench.engine.own_tensors import OwnData, federation_on
-from bench.engine.step_settings import StepSettings
-from bench.methods.losses.cross_entropy import CrossEntropy
-from bench.methods.recipe import Recipe
+from fedflat.bench.engine.batches import LocalSteps
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.own_tensors import OwnData, federation_on
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.methods.losses.cross_entropy import CrossEntropy
+from fedflat.bench.methods.recipe import Recipe
 
 
 def example(entry: Recipe) -> dict[str, Any]:

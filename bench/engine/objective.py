@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.func import grad_and_value
 from torch.nn.modules.dropout import _DropoutNd
 
-from bench.input.errors import UserError
-from bench.models.buffer_mode import ALLOWED, BufferMode
-from bench.models.dropout import Draws, Dropout
-from bench.models.frozen_parts import frozen_parts, set_training, trained_buffers
-from bench.models.im2col import Im2col
-from bench.models.network import (
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.buffer_mode import ALLOWED, BufferMode
+from fedflat.bench.models.dropout import Draws, Dropout
+from fedflat.bench.models.frozen_parts import frozen_parts, set_training, trained_buffers
+from fedflat.bench.models.im2col import Im2col
+from fedflat.bench.models.network import (
     Network,
     Variables,
     check_used,
@@ -24,8 +24,8 @@ from bench.models.network import (
     has_buffers,
     right_and_labelled,
 )
-from bench.numerics.flat import FlatLayout
-from bench.numerics.precision import Precision, check_not_half
+from fedflat.bench.numerics.flat import FlatLayout
+from fedflat.bench.numerics.precision import Precision, check_not_half
 
 
 class Batched(Protocol):
@@ -56,9 +56,9 @@ class Objective:
     the vector that was loaded last, so loading copies nothing. From then on the module belongs to this objective: no
     second objective may use it. A module with further buffers, such as BatchNorm's running statistics, needs a
     `buffer_mode`, else it is a `UserError`. torch's dropout is a `UserError`, too: its draws are not keyed, so no run
-    could be resumed. Use bench.models.dropout.Dropout, which is active within `drawing` only. `channels_last`: the
-    module receives images in this memory format, which is faster for most
-    convolutions on a CPU. `im2col`: `functional_gradients` compute convolutions as matrix products.
+    could be resumed. Use fedflat.models.Dropout, which is active within `drawing` only. `channels_last`:
+    the module receives images in this memory format, which is faster for most convolutions on a CPU. `im2col`:
+    `functional_gradients` compute convolutions as matrix products.
     """
 
     def __init__(
@@ -79,9 +79,7 @@ class Objective:
         if not has_buffers(module):  # at most in frozen parts, where they stay
             buffer_mode = None
         if any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in module.modules()):
-            raise UserError(
-                "the model has dropout, whose random draws cannot be repeated; use bench.models.dropout.Dropout"
-            )
+            raise UserError("the model has dropout, whose random draws cannot be repeated; use fedflat.models.Dropout")
         self.module = module
         self._frozen = frozen_parts(module)
         set_training(module, self._frozen)

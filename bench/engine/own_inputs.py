@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.data.dataset import DeviceData
-from bench.data.moments import SCALE, PixelSums, shift_and_factor
-from bench.data.own_arrays import unmasked
-from bench.input.arguments import shown
-from bench.input.errors import UserError
-from bench.models.user_model import FLOATS, unusual
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.data.moments import SCALE, PixelSums, shift_and_factor
+from fedflat.bench.data.own_arrays import unmasked
+from fedflat.bench.input.arguments import shown
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.user_model import FLOATS, unusual
 
 OwnArray = Tensor | NDArray[Any]
 OwnSamples = tuple[OwnArray, OwnArray]

@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.code.user_code import reason
-from bench.data.dataset import DeviceData, Samples
-from bench.data.partitions.base import Indices, Partition
-from bench.engine.batches import LocalSteps
-from bench.engine.federation import Federation
-from bench.engine.objective import Objective
-from bench.engine.own_inputs import Inputs, check_like_first, dtype_name, in_format_of, own_samples
-from bench.engine.step_settings import StepSettings
-from bench.input.arguments import Argument, shown
-from bench.input.errors import UserError
-from bench.methods.base import Method
-from bench.models.user_model import trained_parameters, unusual
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.code.user_code import reason
+from fedflat.bench.data.dataset import DeviceData, Samples
+from fedflat.bench.data.partitions.base import Indices, Partition
+from fedflat.bench.engine.batches import LocalSteps
+from fedflat.bench.engine.federation import Federation
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.own_inputs import Inputs, check_like_first, dtype_name, in_format_of, own_samples
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.input.arguments import Argument, shown
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Method
+from fedflat.bench.models.user_model import trained_parameters, unusual
+from fedflat.bench.numerics.streams import numpy_stream
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from bench.engine.availability import AnyAvailability
-from bench.engine.round_file import check_length, clients_by_round, is_known
-from bench.input.bounds import Count
-from bench.input.content import stem, with_hash
-from bench.input.errors import UserError
-from bench.input.field_words import FilledIn
-from bench.input.frozen import Frozen
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.engine.availability import AnyAvailability
+from fedflat.bench.engine.round_file import check_length, clients_by_round, is_known
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.content import stem, with_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.field_words import FilledIn
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.numerics.streams import numpy_stream
 
 KIND = "schedule file"
 

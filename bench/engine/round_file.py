@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.files.column_file import integers, read_columns
-from bench.input.content import read_known, short_hash
-from bench.input.errors import UserError
+from fedflat.bench.files.column_file import integers, read_columns
+from fedflat.bench.input.content import read_known, short_hash
+from fedflat.bench.input.errors import UserError
 
 Rounds = tuple[tuple[int, ...], ...]
 """The sorted clients of each round."""

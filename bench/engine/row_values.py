@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from bench.engine.step_settings import StepSettings
-from bench.methods.base import Component, Method, RoundValues
-from bench.methods.marks import search_of
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.methods.base import Component, Method, RoundValues
+from fedflat.bench.methods.marks import search_of
 
 STEP = "step"
 """The slot of the local step's settings in these values."""

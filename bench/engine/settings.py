@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from bench.input.bounds import Count
-from bench.input.frozen import Frozen
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.frozen import Frozen
 
 
 class EngineSettings(Frozen):

@@ -8,11 +8,11 @@ import torch
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
-from bench.methods.base import Aggregation, norm, plus
-from bench.methods.marks import Search
-from bench.methods.schedules import AnySchedule, extreme_rounds, factors
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.methods.base import Aggregation, norm, plus
+from fedflat.bench.methods.marks import Search
+from fedflat.bench.methods.schedules import AnySchedule, extreme_rounds, factors
 
 
 class PolynomialRate(Frozen):

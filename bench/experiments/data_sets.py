@@ -5,14 +5,14 @@ Decoding can take hours, so mistakes that lists, folders and published facts sho
 
 from pathlib import Path
 
-from bench.data.partitions import AnyPartition
-from bench.data.sources import parse_source
-from bench.data.sources.base import Source
-from bench.experiments.experiment import Experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import unknown
-from bench.models import check_model
-from bench.models.base import ModelChoice
+from fedflat.bench.data.partitions import AnyPartition
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import unknown
+from fedflat.bench.models import check_model
+from fedflat.bench.models.base import ModelChoice
 
 
 def data_sets(experiment: Experiment, part: str | None, root: Path) -> list[Source]:

@@ -13,23 +13,23 @@ from typing import Any
 
 from pydantic import PrivateAttr, model_validator
 
-from bench.code.named_code import require_trusted_names, trust_named
-from bench.code.trusted_code import UntrustedCodeError
-from bench.data.partitions import AnyPartition
-from bench.data.sources import parse_source
-from bench.data.sources.base import Source
-from bench.engine.participation import Participation
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.files import experiment_file, experiment_names, read_yaml
-from bench.experiments.overrides import Override, parse_overrides
-from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file, scaled_name
-from bench.experiments.run_config import Evaluation, RunConfig, Training, with_training
-from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry, differing
-from bench.experiments.shared_sections import SharedSections
-from bench.experiments.sweeps import WITH_LISTS, Swept, expanded
-from bench.input.bounds import MOST_RUNS
-from bench.input.content import short_hash
-from bench.input.errors import MOST_NAMES, SeveralMistakesError, UserError, all_mistakes, raise_all, unknown
+from fedflat.bench.code.named_code import require_trusted_names, trust_named
+from fedflat.bench.code.trusted_code import UntrustedCodeError
+from fedflat.bench.data.partitions import AnyPartition
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.engine.participation import Participation
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.files import experiment_file, experiment_names, read_yaml
+from fedflat.bench.experiments.overrides import Override, parse_overrides
+from fedflat.bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file, scaled_name
+from fedflat.bench.experiments.run_config import Evaluation, RunConfig, Training, with_training
+from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry, differing
+from fedflat.bench.experiments.shared_sections import SharedSections
+from fedflat.bench.experiments.sweeps import WITH_LISTS, Swept, expanded
+from fedflat.bench.input.bounds import MOST_RUNS
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import MOST_NAMES, SeveralMistakesError, UserError, all_mistakes, raise_all, unknown
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from bench.input.content import read_own
-from bench.input.errors import UserError, unknown
-from bench.input.strict_yaml import load_yaml
+from fedflat.bench.input.content import read_own
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.strict_yaml import load_yaml
 
 PAPER_TABLES = Path(__file__).parents[2] / "paper_tables"
 """The folder of the named experiments and of the layouts of their tables and figures, one folder for each."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, get_args
 
-from bench.engine.settings import EngineSettings
-from bench.experiments.address import CellAddress
-from bench.experiments.run_config import alternatives
-from bench.experiments.schema import (
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.run_config import alternatives
+from fedflat.bench.experiments.schema import (
     FIELDS_OF,
     ExperimentFile,
     ExperimentPart,
@@ -17,10 +17,10 @@ from bench.experiments.schema import (
     PartitionOverrides,
     differing,
 )
-from bench.experiments.sections.scale import Scale
-from bench.input.errors import UserError
-from bench.input.frozen import REPORT, Frozen
-from bench.input.strict_yaml import DEPTH
+from fedflat.bench.experiments.sections.scale import Scale
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import REPORT, Frozen
+from fedflat.bench.input.strict_yaml import DEPTH
 
 CONFIG_KEYS = {
     "rounds": "training.rounds",

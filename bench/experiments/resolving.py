@@ -46,22 +46,22 @@ from typing import Any
 
 import yaml
 
-from bench.code.named_code import parse_reference
-from bench.data.partitions import AnyPartition
-from bench.data.sources import referenced
-from bench.engine.participation import Participation
-from bench.experiments.address import CellAddress
-from bench.experiments.files import experiment_files, read_yaml
-from bench.experiments.overrides import Override, full_key
-from bench.experiments.run_config import alternatives, with_training
-from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
-from bench.experiments.sections.scale import ROUNDS, at_smoke_scale
-from bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
-from bench.experiments.sweeps import Swept
-from bench.input.content import expanded
-from bench.input.errors import UserError, unknown
-from bench.methods.released import Release
-from bench.models.user_model import NOUN
+from fedflat.bench.code.named_code import parse_reference
+from fedflat.bench.data.partitions import AnyPartition
+from fedflat.bench.data.sources import referenced
+from fedflat.bench.engine.participation import Participation
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.files import experiment_files, read_yaml
+from fedflat.bench.experiments.overrides import Override, full_key
+from fedflat.bench.experiments.run_config import alternatives, with_training
+from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
+from fedflat.bench.experiments.sections.scale import ROUNDS, at_smoke_scale
+from fedflat.bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
+from fedflat.bench.experiments.sweeps import Swept
+from fedflat.bench.input.content import expanded
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.methods.released import Release
+from fedflat.bench.models.user_model import NOUN
 
 Data = dict[str, Any]
 """Keys and values of an experiment's file, or of a run's configuration."""

@@ -23,8 +23,8 @@ EXPERIMENT is custom/NAME for single runs with overrides, and for analyses that 
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.experiments.address import CellAddress
-from bench.files.left_out import is_folder
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.files.left_out import is_folder
 
 METRICS, PARTITION = "metrics.csv", "partition.csv.gz"
 """Names of files that a run writes."""

@@ -8,24 +8,24 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from bench.code.named_code import CodeFile, NamedCode
-from bench.data.augmentation import AUGMENTATIONS, Augmentations, Mixup
-from bench.data.partitions import AnyPartition
-from bench.data.sources import AnySource, parse_source
-from bench.engine.batches import LocalSteps
-from bench.engine.participation import Participation
-from bench.engine.settings import EngineSettings
-from bench.engine.step_settings import StepSettings
-from bench.engine.work import AnyWork
-from bench.experiments.sections.method_choice import MethodConfig
-from bench.input.bounds import ALL_IS_MOST, Count, Images, Seed
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen, collected
-from bench.input.registry import OneOf
-from bench.methods.compose import losses
-from bench.models import MODELS, AnyModel
-from bench.numerics.precision import Precision
+from fedflat.bench.code.named_code import CodeFile, NamedCode
+from fedflat.bench.data.augmentation import AUGMENTATIONS, Augmentations, Mixup
+from fedflat.bench.data.partitions import AnyPartition
+from fedflat.bench.data.sources import AnySource, parse_source
+from fedflat.bench.engine.batches import LocalSteps
+from fedflat.bench.engine.participation import Participation
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.engine.work import AnyWork
+from fedflat.bench.experiments.sections.method_choice import MethodConfig
+from fedflat.bench.input.bounds import ALL_IS_MOST, Count, Images, Seed
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen, collected
+from fedflat.bench.input.registry import OneOf
+from fedflat.bench.methods.compose import losses
+from fedflat.bench.models import MODELS, AnyModel
+from fedflat.bench.numerics.precision import Precision
 
 USER_FILES: Mapping[str, Any] = {
     "dataset": {"root": True, "clients": {"file": True}, "file": True, "path_hash": True, "module": True},

@@ -5,18 +5,18 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from bench.data.partitions import AnyPartition
-from bench.engine.participation import Participation
-from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import Evaluation, Training
-from bench.experiments.sections.method_choice import MethodChoice
-from bench.experiments.sections.scale import Scale
-from bench.experiments.sections.tuning import SearchRanges, Tuned, Tuning
-from bench.input.bounds import MOST_ENTRIES, Seed
-from bench.input.errors import SeveralMistakesError, UserError, all_mistakes
-from bench.input.frozen import LABEL, NAME, REPORT, Frozen, collected
-from bench.methods.catalog import CATALOG
-from bench.methods.released import Release, release
+from fedflat.bench.data.partitions import AnyPartition
+from fedflat.bench.engine.participation import Participation
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.experiments.run_config import Evaluation, Training
+from fedflat.bench.experiments.sections.method_choice import MethodChoice
+from fedflat.bench.experiments.sections.scale import Scale
+from fedflat.bench.experiments.sections.tuning import SearchRanges, Tuned, Tuning
+from fedflat.bench.input.bounds import MOST_ENTRIES, Seed
+from fedflat.bench.input.errors import SeveralMistakesError, UserError, all_mistakes
+from fedflat.bench.input.frozen import LABEL, NAME, REPORT, Frozen, collected
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.released import Release, release
 
 SWA_SUFFIX = "+swa"
 PUBLISHED = "published"

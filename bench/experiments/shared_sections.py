@@ -4,8 +4,8 @@ A grid has many more cells than different sections: each is validated and stored
 memory.
 """
 
-from bench.experiments.resolving import Data
-from bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.resolving import Data
+from fedflat.bench.experiments.run_config import RunConfig
 
 
 class SharedSections:

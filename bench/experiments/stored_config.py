@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.code.trusted_code import require_trusted, trust
-from bench.experiments.results import run_in
-from bench.experiments.run_config import CODE
-from bench.input.content import read_known, read_own
-from bench.input.errors import UserError
-from bench.input.frozen import NAME
+from fedflat.bench.code.trusted_code import require_trusted, trust
+from fedflat.bench.experiments.results import run_in
+from fedflat.bench.experiments.run_config import CODE
+from fedflat.bench.input.content import read_known, read_own
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import NAME
 
 
 def code_sections(data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -9,10 +9,10 @@ from typing import Any, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from bench.experiments.run_config import Training, with_training
-from bench.experiments.schema import SWA_SUFFIX, MethodEntry
-from bench.input.bounds import MOST_ENTRIES
-from bench.input.errors import UserError
+from fedflat.bench.experiments.run_config import Training, with_training
+from fedflat.bench.experiments.schema import SWA_SUFFIX, MethodEntry
+from fedflat.bench.input.bounds import MOST_ENTRIES
+from fedflat.bench.input.errors import UserError
 
 Data = dict[str, Any]
 """Keys and values of an experiment's file."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bench.files.locks import lock
-from bench.input.errors import UserError
+from fedflat.bench.files.locks import lock
+from fedflat.bench.input.errors import UserError
 
 log = logging.getLogger("fedflat.data")
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 log = logging.getLogger("fedflat.files")
 

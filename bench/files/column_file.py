@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 Columns = Mapping[str, NDArray[Any]]
 

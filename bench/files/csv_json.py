@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from bench.files.atomic import write_bytes, write_text
-from bench.files.checksums import CHECKSUM, DIFFERS, checksum, damage_in_one_line, note_unchecked
+from fedflat.bench.files.atomic import write_bytes, write_text
+from fedflat.bench.files.checksums import CHECKSUM, DIFFERS, checksum, damage_in_one_line, note_unchecked
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:

@@ -1,8 +1,8 @@
 """Locks between processes. A lock belongs to an open file: it is released even if its process is killed.
 
 Locks hold between machines that share a folder by NFS, too: Linux asks the server for `flock` of a file that is open
-for writing. It does not do so for folders, so a folder is locked by a file next to it. `bench.files.mounts` knows file
-systems whose locks hold on one machine only.
+for writing. It does not do so for folders, so a folder is locked by a file next to it. `fedflat.bench.files.mounts`
+knows file systems whose locks hold on one machine only.
 """
 
 import errno

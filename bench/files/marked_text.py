@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from bench.files.atomic import write_text
-from bench.input.errors import UserError
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError
 
 
 def marks(name: str) -> tuple[str, str]:

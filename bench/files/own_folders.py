@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 ALLOWED = "(allowed: a folder of yours with the mode 0700)"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bench.files.checksums import DamagedFileError
-from bench.files.tensor_file import checksum_of, open_tensors, same_bits
+from fedflat.bench.files.checksums import DamagedFileError
+from fedflat.bench.files.tensor_file import checksum_of, open_tensors, same_bits
 
 Place = tuple[str, str]
 """The name of a file in the folder, and the name of a tensor in it."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 
 class Slot:

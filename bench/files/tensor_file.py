@@ -13,8 +13,8 @@ import safetensors
 import torch
 from torch import Tensor
 
-from bench.files.atomic import replacing
-from bench.files.checksums import CHECKSUM, DIFFERS, checksum, damage_in_one_line, note_unchecked
+from fedflat.bench.files.atomic import replacing
+from fedflat.bench.files.checksums import CHECKSUM, DIFFERS, checksum, damage_in_one_line, note_unchecked
 
 Kind = tuple[torch.dtype, tuple[int, ...]]
 """A tensor's number format and shape."""

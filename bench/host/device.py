@@ -1,8 +1,8 @@
-"""Names of devices, checked without importing torch; `bench.host.torch_device` prepares the device."""
+"""Names of devices, checked without importing torch; `fedflat.bench.host.torch_device` prepares the device."""
 
 import re
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 
 def device_name(name: str) -> str:

@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.files.locks import lock
-from bench.files.own_folders import check_private, make_private
-from bench.host.progress import Progress
-from bench.input.errors import UserError
+from fedflat.bench.files.locks import lock
+from fedflat.bench.files.own_folders import check_private, make_private
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.input.errors import UserError
 
 POLL_SECONDS = 0.5
 

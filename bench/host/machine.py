@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from bench.host.threads import available_cores
+from fedflat.bench.host.threads import available_cores
 
 
 def processor() -> str:

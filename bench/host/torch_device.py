@@ -4,11 +4,11 @@ import os
 
 import torch
 
-from bench.host.device import device_name
-from bench.host.gpu_claim import claim, claims_folder
-from bench.host.progress import Progress, silent
-from bench.host.threads import available_cores
-from bench.input.errors import UserError
+from fedflat.bench.host.device import device_name
+from fedflat.bench.host.gpu_claim import claim, claims_folder
+from fedflat.bench.host.progress import Progress, silent
+from fedflat.bench.host.threads import available_cores
+from fedflat.bench.input.errors import UserError
 
 
 def resolved_name(name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args,
 import numpy as np
 from pydantic.fields import FieldInfo
 
-from bench.input.errors import UserError, raise_all, unknown
+from fedflat.bench.input.errors import UserError, raise_all, unknown
 
 P = ParamSpec("P")
 T = TypeVar("T")

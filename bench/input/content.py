@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from bench.input.errors import UserError
-from bench.input.field_words import FilledIn
-from bench.input.frozen import Frozen
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.field_words import FilledIn
+from fedflat.bench.input.frozen import Frozen
 
 MOST_BYTES = 1 << 30
 """The largest file of a user that is read at once: larger ones are hardly meant, and may not fit into the memory."""

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bench.input.registry import OneOf
+from fedflat.bench.input.registry import OneOf
 
 _NOTHING = {"none", "off", "no", "nothing", "never", "false"}
 """Words that people write for null; off and no without quotes are false in YAML."""

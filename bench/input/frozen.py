@@ -18,9 +18,9 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
-from bench.input.bounds import LONGEST_NAME
-from bench.input.errors import SeveralMistakesError, UserError, all_mistakes, distinct, one_line, unknown
-from bench.input.field_words import described, field_at, keys
+from fedflat.bench.input.bounds import LONGEST_NAME
+from fedflat.bench.input.errors import SeveralMistakesError, UserError, all_mistakes, distinct, one_line, unknown
+from fedflat.bench.input.field_words import described, field_at, keys
 
 NAME = rf"^[a-z0-9_]{{1,{LONGEST_NAME}}}$"
 """The pattern of experiment names, which are part of paths and of Snakemake's targets."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Protocol, Self, TypeVar, Union
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
-from bench.input.errors import UserError, unknown
+from fedflat.bench.input.errors import UserError, unknown
 
 T = TypeVar("T")
 Parsed = TypeVar("Parsed", bound="Parses")

@@ -1,9 +1,19 @@
 """Methods as compositions: perturbation × correction × server, and the catalog of named ones."""
 
-from bench.methods.base import ClientRound, Correction, Loss, Method, Perturbation, Server, ServerRound, norm, unit
-from bench.methods.catalog import CATALOG, recipe
-from bench.methods.compose import compose
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.base import (
+    ClientRound,
+    Correction,
+    Loss,
+    Method,
+    Perturbation,
+    Server,
+    ServerRound,
+    norm,
+    unit,
+)
+from fedflat.bench.methods.catalog import CATALOG, recipe
+from fedflat.bench.methods.compose import compose
+from fedflat.bench.methods.recipe import Components, Recipe
 
 __all__ = [
     "CATALOG",

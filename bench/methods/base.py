@@ -24,15 +24,15 @@ import torch
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor
 
-from bench.input.errors import UserError, unknown
-from bench.input.frozen import message_of
-from bench.methods.marks import Search, Shared, has_mark
-from bench.methods.schedules import extreme_rounds, factors
-from bench.methods.schedules.base import Schedule
-from bench.methods.swa import SWA
-from bench.models.network import Network, Variables
-from bench.numerics.flat import FlatLayout
-from bench.numerics.streams import torch_stream
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.frozen import message_of
+from fedflat.bench.methods.marks import Search, Shared, has_mark
+from fedflat.bench.methods.schedules import extreme_rounds, factors
+from fedflat.bench.methods.schedules.base import Schedule
+from fedflat.bench.methods.swa import SWA
+from fedflat.bench.models.network import Network, Variables
+from fedflat.bench.numerics.flat import FlatLayout
+from fedflat.bench.numerics.streams import torch_stream
 
 EPS = 1e-12
 

@@ -7,43 +7,43 @@ The names here are used in configurations, on the command line and in tables. Th
 chooses are listed with the experiments of that paper (`paper_tables/`).
 """
 
-from bench.input.errors import unknown
-from bench.methods.corrections.adabest import FadingMemory
-from bench.methods.corrections.client_momentum import ClientMomentum
-from bench.methods.corrections.clipped_noise import ClippedNoise
-from bench.methods.corrections.dual_only import DualOnly
-from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.corrections.falling_rate import FallingRate
-from bench.methods.corrections.feddc import DriftCorrection
-from bench.methods.corrections.mime import ServerMomentumMimic
-from bench.methods.corrections.moswa import ForgettingControl
-from bench.methods.corrections.prox import Prox
-from bench.methods.corrections.scaffold import ControlVariates
-from bench.methods.corrections.toga_dual import CorrectedDual
-from bench.methods.corrections.wmsam import WeightedMomentum
-from bench.methods.losses.affine_shift import AffineShift
-from bench.methods.losses.relaxed_contrastive import RelaxedContrastive
-from bench.methods.losses.trajectory import TrajectoryTeacher
-from bench.methods.perturbations.asam import ASAM
-from bench.methods.perturbations.dp_sam import PlainOrAdaptiveSAM
-from bench.methods.perturbations.gf import GF
-from bench.methods.perturbations.gloss import WarmedUpSAM
-from bench.methods.perturbations.lesam import LESAM
-from bench.methods.perturbations.nsam import NesterovSAM
-from bench.methods.perturbations.sam import SAM, MixedSAM
-from bench.methods.perturbations.scam import PilotSAM
-from bench.methods.perturbations.smoo import SMOO
-from bench.methods.perturbations.toga import TOGA
-from bench.methods.perturbations.wmsam import MomentumTarget
-from bench.methods.recipe import Components, Recipe
-from bench.methods.servers.adabest import MeanMovement
-from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
-from bench.methods.servers.average import AverageOrDirection
-from bench.methods.servers.dyn import DynServer
-from bench.methods.servers.gloss import GlobalAscent
-from bench.methods.servers.look_ahead import LookAhead
-from bench.methods.servers.momentum import Momentum
-from bench.methods.servers.nsam import NesterovServer
+from fedflat.bench.input.errors import unknown
+from fedflat.bench.methods.corrections.adabest import FadingMemory
+from fedflat.bench.methods.corrections.client_momentum import ClientMomentum
+from fedflat.bench.methods.corrections.clipped_noise import ClippedNoise
+from fedflat.bench.methods.corrections.dual_only import DualOnly
+from fedflat.bench.methods.corrections.dyn import DynamicRegulariser
+from fedflat.bench.methods.corrections.falling_rate import FallingRate
+from fedflat.bench.methods.corrections.feddc import DriftCorrection
+from fedflat.bench.methods.corrections.mime import ServerMomentumMimic
+from fedflat.bench.methods.corrections.moswa import ForgettingControl
+from fedflat.bench.methods.corrections.prox import Prox
+from fedflat.bench.methods.corrections.scaffold import ControlVariates
+from fedflat.bench.methods.corrections.toga_dual import CorrectedDual
+from fedflat.bench.methods.corrections.wmsam import WeightedMomentum
+from fedflat.bench.methods.losses.affine_shift import AffineShift
+from fedflat.bench.methods.losses.relaxed_contrastive import RelaxedContrastive
+from fedflat.bench.methods.losses.trajectory import TrajectoryTeacher
+from fedflat.bench.methods.perturbations.asam import ASAM
+from fedflat.bench.methods.perturbations.dp_sam import PlainOrAdaptiveSAM
+from fedflat.bench.methods.perturbations.gf import GF
+from fedflat.bench.methods.perturbations.gloss import WarmedUpSAM
+from fedflat.bench.methods.perturbations.lesam import LESAM
+from fedflat.bench.methods.perturbations.nsam import NesterovSAM
+from fedflat.bench.methods.perturbations.sam import SAM, MixedSAM
+from fedflat.bench.methods.perturbations.scam import PilotSAM
+from fedflat.bench.methods.perturbations.smoo import SMOO
+from fedflat.bench.methods.perturbations.toga import TOGA
+from fedflat.bench.methods.perturbations.wmsam import MomentumTarget
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.servers.adabest import MeanMovement
+from fedflat.bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
+from fedflat.bench.methods.servers.average import AverageOrDirection
+from fedflat.bench.methods.servers.dyn import DynServer
+from fedflat.bench.methods.servers.gloss import GlobalAscent
+from fedflat.bench.methods.servers.look_ahead import LookAhead
+from fedflat.bench.methods.servers.momentum import Momentum
+from fedflat.bench.methods.servers.nsam import NesterovServer
 
 _RECIPES = (
     Recipe("fedavg", "FedAvg", "McMahan et al., AISTATS 2017"),

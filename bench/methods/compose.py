@@ -4,16 +4,16 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from bench.input.errors import UserError, unknown
-from bench.input.registry import registered
-from bench.methods.base import Component, Correction, Loss, Perturbation, Server
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.registry import registered
+from fedflat.bench.methods.base import Component, Correction, Loss, Perturbation, Server
+from fedflat.bench.methods.recipe import Components, Recipe
 
 SLOTS: dict[str, dict[str, type[Component]]] = {
-    "perturbation": dict(registered(Perturbation, "bench.methods.perturbations")),
-    "correction": dict(registered(Correction, "bench.methods.corrections")),
-    "server": dict(registered(Server, "bench.methods.servers")),
-    "loss": dict(registered(Loss, "bench.methods.losses")),
+    "perturbation": dict(registered(Perturbation, "fedflat.bench.methods.perturbations")),
+    "correction": dict(registered(Correction, "fedflat.bench.methods.corrections")),
+    "server": dict(registered(Server, "fedflat.bench.methods.servers")),
+    "loss": dict(registered(Loss, "fedflat.bench.methods.losses")),
 }
 """All components by slot and name, for example SLOTS["perturbation"]["asam"]. A new file is a new component."""
 

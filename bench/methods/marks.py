@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bench.input.errors import UserError, unknown
-from bench.input.field_words import described, field_at
-from bench.input.frozen import as_in_yaml, check_bools, kinds, message_of
-from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
-from bench.methods.corrections.none import NoCorrection
-from bench.methods.losses.cross_entropy import CrossEntropy
-from bench.methods.marks import DropsOtherComponents, Scheduled, Shared, has_mark
-from bench.methods.perturbations.none import NoPerturbation
-from bench.methods.schedules import parse_schedule
-from bench.methods.schedules.base import Schedule
-from bench.methods.schedules.decays.constant import Constant
-from bench.methods.servers.average import Average
-from bench.methods.swa import SWA
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.field_words import described, field_at
+from fedflat.bench.input.frozen import as_in_yaml, check_bools, kinds, message_of
+from fedflat.bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
+from fedflat.bench.methods.corrections.none import NoCorrection
+from fedflat.bench.methods.losses.cross_entropy import CrossEntropy
+from fedflat.bench.methods.marks import DropsOtherComponents, Scheduled, Shared, has_mark
+from fedflat.bench.methods.perturbations.none import NoPerturbation
+from fedflat.bench.methods.schedules import parse_schedule
+from fedflat.bench.methods.schedules.base import Schedule
+from fedflat.bench.methods.schedules.decays.constant import Constant
+from fedflat.bench.methods.servers.average import Average
+from fedflat.bench.methods.swa import SWA
 
 SCHEDULES = "schedules"
 """The entry among a method's hyper-parameters with the schedules of the others, by name."""

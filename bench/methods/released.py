@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from bench.input.errors import UserError, unknown
-from bench.methods.catalog import recipe
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.methods.catalog import recipe
 
 Sampling = Literal["fixed", "bernoulli"]
 Report = Literal["best", "last", "mean_last_50", "mean_last_100"]

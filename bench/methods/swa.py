@@ -18,9 +18,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.input.bounds import MOST, Count
-from bench.input.frozen import Frozen
-from bench.methods.marks import Neutral, Search
+from fedflat.bench.input.bounds import MOST, Count
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.methods.marks import Neutral, Search
 
 BUFFERS_MEAN = "buffers_swa"
 """Name of the mean of the buffers `[B]` in the state of the server."""

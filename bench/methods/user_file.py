@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from bench.code.user_code import refuse_own_imports, run_file
-from bench.input.content import read_own
-from bench.input.errors import UserError
-from bench.methods.compose import check_fit, combine
-from bench.methods.recipe import Recipe
+from fedflat.bench.code.user_code import refuse_own_imports, run_file
+from fedflat.bench.input.content import read_own
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.compose import check_fit, combine
+from fedflat.bench.methods.recipe import Recipe
 
 KIND = "method file"
 

@@ -7,14 +7,14 @@ import torch
 from pydantic import BeforeValidator
 from torch import nn
 
-from bench.code.named_code import parse_reference
-from bench.input.errors import UserError, unknown
-from bench.input.registry import OneOf, registered
-from bench.models.base import ImageShape, ModelChoice, NamedModel
-from bench.models.user_model import NOUN, UserModel
-from bench.numerics.streams import torch_seed
+from fedflat.bench.code.named_code import parse_reference
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.registry import OneOf, registered
+from fedflat.bench.models.base import ImageShape, ModelChoice, NamedModel
+from fedflat.bench.models.user_model import NOUN, UserModel
+from fedflat.bench.numerics.streams import torch_seed
 
-MODELS = registered(NamedModel, "bench.models.architectures")
+MODELS = registered(NamedModel, "fedflat.bench.models.architectures")
 
 
 def parse_model(model: Any) -> ModelChoice:

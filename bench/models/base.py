@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from bench.host.memory import available_memory
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
-from bench.models.buffer_mode import BufferMode
+from fedflat.bench.host.memory import available_memory
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.models.buffer_mode import BufferMode
 
 VECTORS = 3
 """The fewest vectors of all parameters in training: the weights, the model that is broadcast, and a gradient."""

@@ -8,8 +8,8 @@ import torch
 from pydantic import BeforeValidator, Field, ValidationInfo
 from torch import Tensor
 
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen, as_in_yaml, collected
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen, as_in_yaml, collected
 
 
 class LocalBuffers(Frozen):

@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 
 class Draws(Protocol):

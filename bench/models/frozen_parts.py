@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor, nn
 
-from bench.input.errors import UserError, unknown
-from bench.models.weights import is_in
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.models.weights import is_in
 
 
 def freeze(module: nn.Module, parts: Sequence[str]) -> None:

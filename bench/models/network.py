@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from bench.data.label_maps import IGNORED, has_label_maps
-from bench.input.errors import UserError, first_few
-from bench.models.frozen_parts import frozen_parts, trained_buffers
-from bench.numerics.precision import Precision, autocast
+from fedflat.bench.data.label_maps import IGNORED, has_label_maps
+from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.models.frozen_parts import frozen_parts, trained_buffers
+from fedflat.bench.numerics.precision import Precision, autocast
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from bench.data.root import data_root
-from bench.input.errors import UserError, first_few
-from bench.models.base import ImageShape, NamedModel
-from bench.models.frozen_parts import freeze
-from bench.models.weights import (
+from fedflat.bench.data.root import data_root
+from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.models.base import ImageShape, NamedModel
+from fedflat.bench.models.frozen_parts import freeze
+from fedflat.bench.models.weights import (
     PublishedWeights,
     StateDict,
     Weights,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bench.data.label_maps import IGNORED
-from bench.models.network import cross_entropy_sum
+from fedflat.bench.data.label_maps import IGNORED
+from fedflat.bench.models.network import cross_entropy_sum
 
 
 class Confusion:

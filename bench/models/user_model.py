@@ -9,14 +9,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from bench.code.user_function import UserFunction
-from bench.host.torchvision_compat import prepare_imports
-from bench.input.errors import UserError
-from bench.models.base import ImageShape, ModelChoice
-from bench.models.buffer_mode import BufferMode, GivenModeOrNone
-from bench.models.frozen_parts import frozen_parts, set_training
-from bench.models.network import check_used, cross_entropy, has_auxiliary_heads
-from bench.numerics.precision import check_not_half
+from fedflat.bench.code.user_function import UserFunction
+from fedflat.bench.host.torchvision_compat import prepare_imports
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.base import ImageShape, ModelChoice
+from fedflat.bench.models.buffer_mode import BufferMode, GivenModeOrNone
+from fedflat.bench.models.frozen_parts import frozen_parts, set_training
+from fedflat.bench.models.network import check_used, cross_entropy, has_auxiliary_heads
+from fedflat.bench.numerics.precision import check_not_half
 
 NOUN = "model"
 
@@ -125,7 +125,7 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
     if not torch.equal(before, torch.get_rng_state()):
         raise UserError(
             "the model draws random numbers in its forward pass, which is not repeatable; "
-            "for dropout use bench.models.dropout.Dropout"
+            "for dropout use fedflat.models.Dropout"
         )
     _check_scores(scores, image_shape, classes, "", may_have_heads=has_auxiliary_heads(model))
     _check_scores(tested, image_shape, classes, " in evaluation (model.eval())")

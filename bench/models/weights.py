@@ -13,13 +13,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from bench.files.atomic import replacing
-from bench.files.text_table import aligned
-from bench.host.torchvision_compat import import_torchvision
-from bench.input.content import LargeFile, file_hash
-from bench.input.errors import UserError, first_few
-from bench.input.frozen import Frozen
-from bench.input.registry import OneOf
+from fedflat.bench.files.atomic import replacing
+from fedflat.bench.files.text_table import aligned
+from fedflat.bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.input.content import LargeFile, file_hash
+from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.input.registry import OneOf
 
 KIND = "weights file"
 FOLDER = "weights"
@@ -168,7 +168,7 @@ ALLOWED = "(allowed: tensors by name, as safetensors or torch.save(model.state_d
 
 
 GLOBAL = "global"
-"""The name of the flat vector of the global model in files of a run, see `bench.engine.checkpoint`."""
+"""The name of the flat vector of the global model in files of a run, see `fedflat.bench.engine.checkpoint`."""
 
 
 def read_weights(file: Path) -> StateDict:

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 Precision = Literal["fp32", "tf32", "bf16"]
 """`tf32`: NVIDIA's matrix units with 10 bits of mantissa; `bf16`: torch's autocast, master weights in float32."""

@@ -17,21 +17,21 @@ from typing import Any, Protocol
 
 import torch
 
-from bench.engine.backends import BACKENDS, COHORTS, GRAPHS
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import Broadcast, LocalResult, LocalTraining, LocalWork
-from bench.engine.settings import EngineSettings
-from bench.files.atomic import write_text
-from bench.files.locks import locked
-from bench.files.own_folders import cache_folder
-from bench.host.machine import machine
-from bench.host.memory import available_memory, graph_bytes
-from bench.host.progress import Progress, silent
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.methods.base import CannotBatchError
-from bench.training.code_version import code_fingerprint
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.engine.backends import BACKENDS, COHORTS, GRAPHS
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import Broadcast, LocalResult, LocalTraining, LocalWork
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.locks import locked
+from fedflat.bench.files.own_folders import cache_folder
+from fedflat.bench.host.machine import machine
+from fedflat.bench.host.memory import available_memory, graph_bytes
+from fedflat.bench.host.progress import Progress, silent
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import CannotBatchError
+from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.engine_choice import EngineChoice
 
 STEPS = 3
 """Number of timed local steps per client: the last steps of a round, which include short mini-batches."""

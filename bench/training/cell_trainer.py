@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from bench.engine.backends.prepared import Prepared
-from bench.engine.federation import FederationState
-from bench.engine.local import LocalResult, LocalWork
-from bench.training.engine import Engine
-from bench.training.engine_choice import EngineChoice
-from bench.training.training_run import RoundResult, TrainingRun
+from fedflat.bench.engine.backends.prepared import Prepared
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.engine.local import LocalResult, LocalWork
+from fedflat.bench.training.engine import Engine
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.training_run import RoundResult, TrainingRun
 
 PREPARING = ("cuda",)
 """Devices that compute a round while the host prepares the next one. On a CPU, both would take turns: nothing would be

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import torch
 
-from bench.host.progress import Progress, silent
-from bench.input.errors import UserError
-from bench.training.calibration import choose_engine, train_together
-from bench.training.cell_trainer import CellTrainer
-from bench.training.directories.runs_by_identity import places_of
-from bench.training.engine_choice import EngineChoice
-from bench.training.provenance import device_name
-from bench.training.run_directory import RunDirectory
-from bench.training.same_cohort import differ_in_seed_only
-from bench.training.training_run import TrainingRun
+from fedflat.bench.host.progress import Progress, silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.calibration import choose_engine, train_together
+from fedflat.bench.training.cell_trainer import CellTrainer
+from fedflat.bench.training.directories.runs_by_identity import places_of
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.provenance import device_name
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.same_cohort import differ_in_seed_only
+from fedflat.bench.training.training_run import TrainingRun
 
 
 def trainers(runs: Sequence[TrainingRun], progress: Progress = silent) -> Iterator[CellTrainer]:

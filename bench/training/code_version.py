@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.input.content import named_contents, short_hash
+from fedflat.bench.input.content import named_contents, short_hash
 
-PACKAGE = Path(__file__).parents[1]
-"""The folder of the package `bench`, which decides the numbers of a run."""
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The folder of the package `bench`, which decides the numbers of a run. git sees no changes through a link to it."""
 
 
 @functools.cache

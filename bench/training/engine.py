@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from bench.engine.local import LocalResult, LocalTraining, LocalWork
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
-from bench.methods.base import CannotBatchError
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.engine.local import LocalResult, LocalTraining, LocalWork
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import CannotBatchError
+from fedflat.bench.training.engine_choice import EngineChoice
 
 
 class Engine:

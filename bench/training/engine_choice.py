@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-from bench.engine.backends import BACKENDS, COHORTS, GRAPHS
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.groups import Groups
-from bench.engine.local import Backend
-from bench.engine.objective import Objective
-from bench.engine.settings import EngineSettings
-from bench.input.arguments import checked_fields
-from bench.input.bounds import Count
-from bench.input.errors import UserError, unknown
+from fedflat.bench.engine.backends import BACKENDS, COHORTS, GRAPHS
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.groups import Groups
+from fedflat.bench.engine.local import Backend
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.input.arguments import checked_fields
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError, unknown
 
 
 @checked_fields

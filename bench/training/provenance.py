@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from bench import __version__
-from bench.data.partitions.base import partition_hash
-from bench.host.allocator import allocator
-from bench.host.machine import processor
-from bench.training.code_version import code_fingerprint, git_commit
-from bench.training.run_setup import RunSetup
+from fedflat.bench import __version__
+from fedflat.bench.data.partitions.base import partition_hash
+from fedflat.bench.host.allocator import allocator
+from fedflat.bench.host.machine import processor
+from fedflat.bench.training.code_version import code_fingerprint, git_commit
+from fedflat.bench.training.run_setup import RunSetup
 
 
 def device_name(device: torch.device) -> str:

@@ -24,22 +24,22 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ValidationError
 
-from bench.code.trusted_code import UntrustedCodeError
-from bench.data.dataset import Labels
-from bench.data.partitions.base import Indices, partition_hash
-from bench.engine.checkpoint import OF_ANOTHER_RUN, Models, load_state
-from bench.engine.federation import FederationState
-from bench.experiments.files import PAPER_TABLES
-from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.run_config import NOT_IDENTITY, TEST, VALIDATION, RunConfig
-from bench.experiments.stored_config import with_own_code
-from bench.files.checksums import DamagedFileError, damage_in_one_line
-from bench.files.column_file import integers, read_columns
-from bench.files.csv_json import read_checked_csv, read_checked_json
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.input.frozen import explain
-from bench.training.code_version import code_fingerprint
+from fedflat.bench.code.trusted_code import UntrustedCodeError
+from fedflat.bench.data.dataset import Labels
+from fedflat.bench.data.partitions.base import Indices, partition_hash
+from fedflat.bench.engine.checkpoint import OF_ANOTHER_RUN, Models, load_state
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.experiments.results import METRICS, PARTITION
+from fedflat.bench.experiments.run_config import NOT_IDENTITY, TEST, VALIDATION, RunConfig
+from fedflat.bench.experiments.stored_config import with_own_code
+from fedflat.bench.files.checksums import DamagedFileError, damage_in_one_line
+from fedflat.bench.files.column_file import integers, read_columns
+from fedflat.bench.files.csv_json import read_checked_csv, read_checked_json
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import explain
+from fedflat.bench.training.code_version import code_fingerprint
 
 CONFIG, PROVENANCE, TIMES = "config.json", "provenance.json", "times.csv"
 FINAL, LOG = "final.safetensors", "run.log"
@@ -153,7 +153,7 @@ class RunDirectory:
 
     @property
     def diverged(self) -> bool:
-        """Whether the run ended because it diverged, as bench.engine.divergence defines."""
+        """Whether the run ended because it diverged, as fedflat.bench.engine.divergence defines."""
         return bool(self.provenance["outcome"] == "diverged")
 
     @property

@@ -11,26 +11,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.data.augmentation import OF_IMAGES, Augment, Context
-from bench.data.dataset import Batches, Dataset, DeviceData
-from bench.data.partitions import AnyPartition
-from bench.data.partitions.base import Indices
-from bench.data.root import data_root
-from bench.data.sources.base import Source
-from bench.data.validation import hold_out
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import LocalWork
-from bench.engine.objective import Objective
-from bench.engine.participation import active_clients, counted
-from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import AMOUNTS, OWN, VALIDATION, RunConfig, not_in_keys
-from bench.input.content import ShortHash
-from bench.input.errors import UserError
-from bench.models import build_model
-from bench.models.segmentation import score_names, segmentation_scores
-from bench.models.user_model import UserModel
-from bench.numerics.precision import Precision, prepare_precision
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.augmentation import OF_IMAGES, Augment, Context
+from fedflat.bench.data.dataset import Batches, Dataset, DeviceData
+from fedflat.bench.data.partitions import AnyPartition
+from fedflat.bench.data.partitions.base import Indices
+from fedflat.bench.data.root import data_root
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.data.validation import hold_out
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import LocalWork
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.participation import active_clients, counted
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.experiments.run_config import AMOUNTS, OWN, VALIDATION, RunConfig, not_in_keys
+from fedflat.bench.input.content import ShortHash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import build_model
+from fedflat.bench.models.segmentation import score_names, segmentation_scores
+from fedflat.bench.models.user_model import UserModel
+from fedflat.bench.numerics.precision import Precision, prepare_precision
+from fedflat.bench.numerics.streams import numpy_stream
 
 SCORES = ("loss", "accuracy")
 """The names of what `Objective.evaluate` returns."""

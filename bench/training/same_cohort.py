@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from bench.engine.row_values import SLOTS, searched_numbers
-from bench.experiments.run_config import RunConfig
+from fedflat.bench.engine.row_values import SLOTS, searched_numbers
+from fedflat.bench.experiments.run_config import RunConfig
 
 OWN_RATES = ("lr", "lr_decay", "lr_schedule", "server_lr", "server_lr_schedule", "weight_decay")
 """Settings of training that each run of a cohort has for itself."""

@@ -6,22 +6,22 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from bench.experiments.experiment import Cell
-from bench.experiments.results import METRICS, run_in
-from bench.experiments.run_config import RunConfig, score_words
-from bench.files.csv_json import write_checked_csv
-from bench.files.mounts import locks_on_this_machine_only
-from bench.host.memory import Budgets
-from bench.host.progress import Progress, Timer, silent
-from bench.input.errors import UserError
-from bench.training.cell_trainer import due_runs
-from bench.training.choices import trainers
-from bench.training.directories.changed_inputs import changed_input
-from bench.training.directories.open_runs import no_empty_folders, open_runs
-from bench.training.directories.shared_runs import remove_lock, take_shared
-from bench.training.directories.working_directory import publish, remove_locks, remove_stale
-from bench.training.run_directory import RunDirectory, identified, is_finished
-from bench.training.training_run import TrainingRun
+from fedflat.bench.experiments.experiment import Cell
+from fedflat.bench.experiments.results import METRICS, run_in
+from fedflat.bench.experiments.run_config import RunConfig, score_words
+from fedflat.bench.files.csv_json import write_checked_csv
+from fedflat.bench.files.mounts import locks_on_this_machine_only
+from fedflat.bench.host.memory import Budgets
+from fedflat.bench.host.progress import Progress, Timer, silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.cell_trainer import due_runs
+from fedflat.bench.training.choices import trainers
+from fedflat.bench.training.directories.changed_inputs import changed_input
+from fedflat.bench.training.directories.open_runs import no_empty_folders, open_runs
+from fedflat.bench.training.directories.shared_runs import remove_lock, take_shared
+from fedflat.bench.training.directories.working_directory import publish, remove_locks, remove_stale
+from fedflat.bench.training.run_directory import RunDirectory, identified, is_finished
+from fedflat.bench.training.training_run import TrainingRun
 
 OnRoundOfRun = Callable[[Path, RunConfig, dict[str, float]], None]
 """Receives the folder and the configuration of a run, and the measurements of a round."""

@@ -12,20 +12,20 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bench.engine.checkpoint import CHECKPOINTS, OF_ANOTHER_RUN, Checkpoint, save_models, save_state
-from bench.engine.client_store import ClientStates, ClientStore
-from bench.engine.divergence import evaluation_diverged
-from bench.engine.federation import FederationState
-from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.run_config import RunConfig, score_words
-from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
-from bench.host.memory import Budgets
-from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.training.engine_choice import EngineChoice
-from bench.training.provenance import computed_on, device_name, provenance
-from bench.training.run_directory import (
+from fedflat.bench.engine.checkpoint import CHECKPOINTS, OF_ANOTHER_RUN, Checkpoint, save_models, save_state
+from fedflat.bench.engine.client_store import ClientStates, ClientStore
+from fedflat.bench.engine.divergence import evaluation_diverged
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.experiments.results import METRICS, PARTITION
+from fedflat.bench.experiments.run_config import RunConfig, score_words
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
+from fedflat.bench.host.memory import Budgets
+from fedflat.bench.host.progress import PROGRESS_SECONDS, Progress, Timer
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.provenance import computed_on, device_name, provenance
+from fedflat.bench.training.run_directory import (
     CONFIG,
     FINAL,
     LOG,
@@ -37,7 +37,7 @@ from bench.training.run_directory import (
     partition_table,
     snapshot_file,
 )
-from bench.training.run_setup import RunSetup
+from fedflat.bench.training.run_setup import RunSetup
 
 CLIENTS, AT_START = "clients.slots", "engine.json"
 """Files of an unfinished run: the states of its clients, and how the engine computes its first round."""

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bench.experiments.run_config import RunConfig
-from bench.host.progress import Timer, silent
-from bench.training.cell_trainer import due_runs
-from bench.training.choices import trainers
-from bench.training.directories.open_runs import open_runs
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.progress import Timer, silent
+from fedflat.bench.training.cell_trainer import due_runs
+from fedflat.bench.training.choices import trainers
+from fedflat.bench.training.directories.open_runs import open_runs
 
 
 class Trained(NamedTuple):

@@ -10,19 +10,19 @@ from typing import Any
 
 import pandas as pd
 
-from bench.data.root import data_root
-from bench.experiments.data_sets import check_before_loading
-from bench.experiments.experiment import Cell, Experiment
-from bench.experiments.results import TRIALS
-from bench.files.csv_json import read_checked_csv, write_checked_csv
-from bench.input.content import short_hash
-from bench.input.errors import UserError, located
-from bench.training.run_setup import load_dataset
-from bench.tuning.given import searched
-from bench.tuning.halving import Step, enumerated, next_step, rounds_of_rungs, winner
-from bench.tuning.ranges import Ranges
-from bench.tuning.score import LAST, evaluated_rounds
-from bench.tuning.trials import Trial, as_trial, trials
+from fedflat.bench.data.root import data_root
+from fedflat.bench.experiments.data_sets import check_before_loading
+from fedflat.bench.experiments.experiment import Cell, Experiment
+from fedflat.bench.experiments.results import TRIALS
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError, located
+from fedflat.bench.training.run_setup import load_dataset
+from fedflat.bench.tuning.given import searched
+from fedflat.bench.tuning.halving import Step, enumerated, next_step, rounds_of_rungs, winner
+from fedflat.bench.tuning.ranges import Ranges
+from fedflat.bench.tuning.score import LAST, evaluated_rounds
+from fedflat.bench.tuning.trials import Trial, as_trial, trials
 
 PROGRESS = "progress.csv"
 """The file with all results so far. Snakemake deletes the file of the ended search before it is made again."""

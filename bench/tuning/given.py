@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from bench.experiments.experiment import Cell, Experiment
-from bench.experiments.sections.tuning import SearchRanges
-from bench.input.errors import UserError, unknown
-from bench.methods.marks import Search
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, Ranges, places_of, ranges_of
+from fedflat.bench.experiments.experiment import Cell, Experiment
+from fedflat.bench.experiments.sections.tuning import SearchRanges
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.methods.marks import Search
+from fedflat.bench.tuning.ranges import HYPERPARAMETERS, TRAINING, Ranges, places_of, ranges_of
 
 SERVER_LR = "training.server_lr"
 

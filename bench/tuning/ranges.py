@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bench.engine.step_settings import StepSettings
-from bench.experiments.sections.method_choice import MethodConfig
-from bench.methods.base import Method
-from bench.methods.marks import Search, search_of
-from bench.methods.recipe import Recipe
-from bench.methods.swa import SWA
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.sections.method_choice import MethodConfig
+from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.marks import Search, search_of
+from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.methods.swa import SWA
 
 Ranges = dict[str, Search]
 """Search ranges by the place of the value in a method's entry, such as training.lr or hyperparameters.rho."""

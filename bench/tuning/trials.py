@@ -8,13 +8,13 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from scipy.stats import qmc
 
-from bench.engine.step_settings import StepSettings
-from bench.experiments.run_config import Evaluation, RunConfig
-from bench.experiments.sections.method_choice import MethodConfig
-from bench.input.errors import UserError
-from bench.methods.swa import SWA
-from bench.numerics.streams import numpy_stream
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, Ranges
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.run_config import Evaluation, RunConfig
+from fedflat.bench.experiments.sections.method_choice import MethodConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.swa import SWA
+from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.tuning.ranges import HYPERPARAMETERS, TRAINING, Ranges
 
 Values = dict[str, Any]
 """Values by place, such as training.lr and hyperparameters.rho."""

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 import torch
 
-from bench.code.user_code import FailingCodeError
-from bench.files.locks import folder_lock
-from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
-from bench.input.errors import UserError
-from bench.training.code_version import code_fingerprint
-from bench.training.directories.open_runs import no_empty_folders
-from bench.training.unfinished import train_to
-from bench.tuning.cell_search import DIVERGED, FAILED, FILES, TRAINED, CellSearch, Result
-from bench.tuning.halving import Step
-from bench.tuning.score import score
+from fedflat.bench.code.user_code import FailingCodeError
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.host.progress import PROGRESS_SECONDS, Progress, Timer
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.directories.open_runs import no_empty_folders
+from fedflat.bench.training.unfinished import train_to
+from fedflat.bench.tuning.cell_search import DIVERGED, FAILED, FILES, TRAINED, CellSearch, Result
+from fedflat.bench.tuning.halving import Step
+from fedflat.bench.tuning.score import score
 
 
 def tune_cell(search: CellSearch, device: torch.device, progress: Progress, *, replace: bool = False) -> None:

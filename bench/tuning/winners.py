@@ -7,17 +7,17 @@ from typing import Any
 
 import yaml
 
-from bench.experiments.address import Setting
-from bench.experiments.experiment import Experiment
-from bench.experiments.files import experiment_names
-from bench.experiments.run_config import RunConfig
-from bench.experiments.sections.tuning import as_yaml
-from bench.files.atomic import write_text
-from bench.input.errors import UserError, first_few
-from bench.tuning.cell_search import CellSearch, seed_of
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING
-from bench.tuning.score import LAST, in_words
-from bench.tuning.trials import value_at
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.tuning import as_yaml
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.tuning.cell_search import CellSearch, seed_of
+from fedflat.bench.tuning.ranges import HYPERPARAMETERS, TRAINING
+from fedflat.bench.tuning.score import LAST, in_words
+from fedflat.bench.tuning.trials import value_at
 
 SUFFIX = "_tuned"
 """The end of the name of an experiment with tuned values."""

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bench.files.text_table import aligned
-from bench.host.allocator import keep_freed_memory
-from bench.host.threads import available_cores
-from bench.input.errors import UserError
+from fedflat.bench.files.text_table import aligned
+from fedflat.bench.host.allocator import keep_freed_memory
+from fedflat.bench.host.threads import available_cores
+from fedflat.bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
 from fedflat.cli.options import Assignment, Device, Threads, file_option, overrides_of, set_option
 
@@ -68,12 +68,12 @@ def analyse(
     keep_freed_memory()
     import torch
 
-    from analysis.analyses import parse_analysis
-    from analysis.analyses.run_analysis import find_runs, run_analysis
-    from bench.experiments.files import experiment_names
-    from bench.experiments.results import custom_analysis
-    from bench.experiments.stored_config import trust_code
-    from bench.host.torch_device import prepare_device
+    from fedflat.analysis.analyses import parse_analysis
+    from fedflat.analysis.analyses.run_analysis import find_runs, run_analysis
+    from fedflat.bench.experiments.files import experiment_names
+    from fedflat.bench.experiments.results import custom_analysis
+    from fedflat.bench.experiments.stored_config import trust_code
+    from fedflat.bench.host.torch_device import prepare_device
 
     if out is not None and len(run_dir) > 1:
         raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
@@ -129,7 +129,7 @@ def analysis_questions() -> dict[str, str]:
 
 
 def _described(name: str) -> str:
-    from analysis.analyses import analysis_class
+    from fedflat.analysis.analyses import analysis_class
 
     analysis = analysis_class(name)
     lines = [

@@ -16,8 +16,8 @@ import typer
 import typer.core
 from typer.main import get_command
 
-from bench.host.threads import ONE_THREAD
-from bench.input.errors import one_line
+from fedflat.bench.host.threads import ONE_THREAD
+from fedflat.bench.input.errors import one_line
 from fedflat.cli import analysing, comparing, methods, planning, provenance, published, rendering, training, tuning
 from fedflat.cli.groups import baselines, compositions, data
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
@@ -96,7 +96,7 @@ def _prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # Greek letters where the locale has none
-    for name in ("fedflat.data", "fedflat.files", "fedflat.weights"):
+    for name in ("fedflat.code", "fedflat.data", "fedflat.files", "fedflat.weights"):
         logger = logging.getLogger(name)
         logger.handlers = [logging.StreamHandler()]
         logger.setLevel(logging.INFO)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
-from bench.input.errors import UserError, one_line
+from fedflat.bench.input.errors import UserError, one_line
 from fedflat.explained import explained, is_closed_pipe
 
 

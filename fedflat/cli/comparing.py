@@ -8,7 +8,7 @@ import typer
 from fedflat.cli.options import Results, Set, StoredBaselines, folder_option, overrides_of
 
 if TYPE_CHECKING:
-    from analysis.comparison.compare import Comparison
+    from fedflat.analysis.comparison.compare import Comparison
 
 
 def compare(
@@ -63,10 +63,10 @@ def compare(
       fedflat compare mine.py --grid flat1d --out report
       fedflat compare my_method --grid quick --experiment mine/experiments.yaml --out report
     """
-    from analysis.comparison.compare import compare as compare_with_stored
-    from analysis.comparison.report.text import as_text
-    from bench.input.errors import UserError
-    from bench.tuning.protocol.reading import has_protocol
+    from fedflat.analysis.comparison.compare import compare as compare_with_stored
+    from fedflat.analysis.comparison.report.text import as_text
+    from fedflat.bench.input.errors import UserError
+    from fedflat.bench.tuning.protocol.reading import has_protocol
 
     if experiment is None and has_protocol(grid):
         given = {"--metric": metric != "test_accuracy", "--variant": variant is not None, "--set": bool(set_)}
@@ -86,7 +86,7 @@ def compare(
         )
     text = as_text(comparison, by_setting)
     if out is not None:
-        from analysis.comparison.report.write import write  # the library of one figure takes seconds to import
+        from fedflat.analysis.comparison.report.write import write  # the library of one figure takes seconds to import
 
         text += f"\n\n{write(comparison, out, width)}"
     typer.echo(text)
@@ -94,8 +94,8 @@ def compare(
 
 def _searched(method: str, grid: str, results: Path, stored: Path | None) -> "Comparison":
     """The comparison of a method that is searched by a grid's protocol. `stored`: the folder of the grid's results."""
-    from analysis.planning.compared_by_protocol import ComparedByProtocol
-    from bench.host.torch_device import prepare_device
+    from fedflat.analysis.planning.compared_by_protocol import ComparedByProtocol
+    from fedflat.bench.host.torch_device import prepare_device
 
     compared = ComparedByProtocol.of(method, grid, results, None if stored is None else stored.parent)
     if not compared.is_stored:

@@ -29,7 +29,7 @@ def methods(
       fedflat methods fedlesam_s
       fedflat methods mine/experiments.yaml:combined
     """
-    from fedflat.methods import description
+    from fedflat import method_description as description
 
     typer.echo(description.overview() if name is None else description.describe(name))
 
@@ -119,7 +119,7 @@ def schema(
       fedflat schema > experiment.schema.json
       fedflat schema --search > search.schema.json
     """
-    from bench.experiments.experiment import experiment_schema
-    from bench.tuning.protocol.schema import protocol_schema
+    from fedflat.bench.experiments.experiment import experiment_schema
+    from fedflat.bench.tuning.protocol.schema import protocol_schema
 
     typer.echo(json.dumps(protocol_schema() if search else experiment_schema(), indent=1))

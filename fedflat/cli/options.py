@@ -7,8 +7,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 import yaml
 
-from bench.input.errors import UserError
-from bench.input.strict_yaml import load_yaml
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.strict_yaml import load_yaml
 
 
 def folder_path(text: str) -> Path:

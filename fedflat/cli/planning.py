@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 from fedflat.cli.options import OwnExperiments, Results, folder_option
 
 
@@ -55,12 +55,12 @@ def plan(
       fedflat plan mine_table_accuracy --experiment mine/experiments.yaml
       fedflat plan all_tables --scale smoke --seed 0 --method fedavg --method fedsam
     """
-    from analysis.planning.gradient_times import GradientTimes
-    from analysis.planning.plan import as_text
-    from analysis.planning.plan import plan as cost_of
-    from bench.experiments.files import PAPER_TABLES
-    from bench.experiments.overrides import config_overrides
-    from bench.host.torch_device import prepare_device
+    from fedflat.analysis.planning.gradient_times import GradientTimes
+    from fedflat.analysis.planning.plan import as_text
+    from fedflat.analysis.planning.plan import plan as cost_of
+    from fedflat.bench.experiments.files import PAPER_TABLES
+    from fedflat.bench.experiments.overrides import config_overrides
+    from fedflat.bench.host.torch_device import prepare_device
 
     if not all(targets):
         raise UserError("the target is empty (allowed: for example fedgf_table_1)")
@@ -88,11 +88,11 @@ def index(
       fedflat index
       fedflat index --measure --out /tmp/index
     """
-    from analysis.planning.gradient_times import GradientTimes
-    from analysis.planning.paper_index import page
-    from bench.experiments.files import PAPER_TABLES
-    from bench.files.atomic import write_text
-    from bench.host.torch_device import prepare_device
+    from fedflat.analysis.planning.gradient_times import GradientTimes
+    from fedflat.analysis.planning.paper_index import page
+    from fedflat.bench.experiments.files import PAPER_TABLES
+    from fedflat.bench.files.atomic import write_text
+    from fedflat.bench.host.torch_device import prepare_device
 
     folder = out or PAPER_TABLES
     costs, readme = folder / "costs.csv", folder / "README.md"

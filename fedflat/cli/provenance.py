@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from bench.host.allocator import keep_freed_memory
-from bench.host.threads import available_cores
-from bench.input.errors import UserError, first_few
+from fedflat.bench.host.allocator import keep_freed_memory
+from fedflat.bench.host.threads import available_cores
+from fedflat.bench.input.errors import UserError, first_few
 from fedflat.cli.batch import resources_used
 from fedflat.cli.options import (
     OwnExperiments,
@@ -74,9 +74,9 @@ def verify(
     keep_freed_memory()
     import torch
 
-    from analysis.provenance.verify import find, verify_cell, verify_run
-    from bench.host.torch_device import prepare_device
-    from bench.training.run_directory import RunDirectory
+    from fedflat.analysis.provenance.verify import find, verify_cell, verify_run
+    from fedflat.bench.host.torch_device import prepare_device
+    from fedflat.bench.training.run_directory import RunDirectory
 
     @functools.cache
     def prepared(name: str) -> torch.device:
@@ -137,7 +137,7 @@ def export(
       fedflat export quick --models --out quick-with-models.zip
       fedflat export fedgf_table_1 fedgf_figure_4a --without-reports --out fedgf.zip
     """
-    from analysis.provenance.export import export as write
+    from fedflat.analysis.provenance.export import export as write
 
     archive = out or Path(f"{target[0]}.zip")
     given = overrides_of(set_)
@@ -162,7 +162,7 @@ def import_(
     Example:
       fedflat import quick_table_accuracy.zip
     """
-    from analysis.provenance.archive import unpack
+    from fedflat.analysis.provenance.archive import unpack
 
     folder = out or Path("results") / "imported" / archive.stem
     count = unpack(archive, folder)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 from fedflat.cli.options import Results, Set, file_option, overrides_of
 
 Values = list[str] | None
@@ -36,7 +36,7 @@ def published(
       fedflat published --paper fedgf --dataset cifar10 --method fedsam
       fedflat published --method fedsam --method fedlesam --metric lambda_max --csv
     """
-    from analysis.published.query import as_text, query
+    from fedflat.analysis.published.query import as_text, query
 
     wanted = {
         "paper": paper, "table": table, "dataset": dataset, "method": method, "model": model, "partition": partition,
@@ -58,9 +58,9 @@ def audit(
     Example:
       fedflat audit
     """
-    from analysis.published.audit import page
-    from bench.experiments.files import PAPER_TABLES
-    from bench.files.atomic import write_text
+    from fedflat.analysis.published.audit import page
+    from fedflat.bench.experiments.files import PAPER_TABLES
+    from fedflat.bench.files.atomic import write_text
 
     file = out or PAPER_TABLES / "audit.md"
     write_text(file, page())
@@ -95,11 +95,11 @@ def claims(
       fedflat claims fedgf
       fedflat claims fedgf --scale smoke
     """
-    from analysis.claims.evidence import Printed, Runs
-    from analysis.claims.page import judged, page, summary, text
-    from analysis.claims.schema import papers_with_claims
-    from analysis.report.requested import RequestedExperiment
-    from bench.files.atomic import write_text
+    from fedflat.analysis.claims.evidence import Printed, Runs
+    from fedflat.analysis.claims.page import judged, page, summary, text
+    from fedflat.analysis.claims.schema import papers_with_claims
+    from fedflat.analysis.report.requested import RequestedExperiment
+    from fedflat.bench.files.atomic import write_text
 
     if results != DEFAULT_RESULTS and not results.is_dir():
         raise UserError(f"--results: there is no folder '{results}'")

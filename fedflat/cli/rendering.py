@@ -37,8 +37,8 @@ def table(
     Example:
       fedflat table quick accuracy
     """
-    from analysis.report.requested import RequestedExperiment
-    from analysis.report.tables import Tables
+    from fedflat.analysis.report.requested import RequestedExperiment
+    from fedflat.analysis.report.tables import Tables
 
     for file in Tables(RequestedExperiment(experiment, results, overrides_of(set_))).render(name):
         typer.echo(str(file))
@@ -63,8 +63,8 @@ def figure(
     Example:
       fedflat figure quick convergence
     """
-    from analysis.report.figures import Figures
-    from analysis.report.requested import RequestedExperiment
+    from fedflat.analysis.report.figures import Figures
+    from fedflat.analysis.report.requested import RequestedExperiment
 
     for file in Figures(RequestedExperiment(experiment, results, overrides_of(set_))).render(name):
         typer.echo(str(file))
@@ -79,8 +79,8 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
     Example:
       fedflat report quick
     """
-    from analysis.report.report import render_page
-    from analysis.report.requested import RequestedExperiment
+    from fedflat.analysis.report.report import render_page
+    from fedflat.analysis.report.requested import RequestedExperiment
 
     typer.echo(str(render_page(RequestedExperiment(experiment, results, overrides_of(set_)))))
 
@@ -111,8 +111,8 @@ def explore(
       fedflat explore quick
       fedflat explore bench1d --stored
     """
-    from analysis.comparison.explore import render_explorer, render_stored
-    from analysis.report.requested import RequestedExperiment
+    from fedflat.analysis.comparison.explore import render_explorer, render_stored
+    from fedflat.analysis.report.requested import RequestedExperiment
 
     if stored:
         if set_ or link_report:
@@ -134,8 +134,8 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
     Example:
       fedflat summary quick
     """
-    from analysis.report.headline import summary as summary_of
-    from analysis.report.requested import RequestedExperiment
+    from fedflat.analysis.report.headline import summary as summary_of
+    from fedflat.analysis.report.requested import RequestedExperiment
 
     typer.echo(summary_of(RequestedExperiment(experiment, results, overrides_of(set_))))
 
@@ -160,10 +160,10 @@ def layouts(
     Example:
       fedflat layouts
     """
-    from analysis.report.layout_reference import PICTURES, draw_pictures, reference
-    from analysis.report.requested import RequestedExperiment
-    from bench.files.atomic import write_text
-    from bench.input.errors import UserError
+    from fedflat.analysis.report.layout_reference import PICTURES, draw_pictures, reference
+    from fedflat.analysis.report.requested import RequestedExperiment
+    from fedflat.bench.files.atomic import write_text
+    from fedflat.bench.input.errors import UserError
 
     if pictures is not None:
         if out is None:
@@ -213,10 +213,10 @@ def study(
       fedflat study bench1d
       fedflat study quick --runs --out study
     """
-    from analysis.comparison.study.source import Source
-    from analysis.comparison.study.study import Study
-    from analysis.comparison.study.words import words
-    from analysis.comparison.study.write import write
+    from fedflat.analysis.comparison.study.source import Source
+    from fedflat.analysis.comparison.study.study import Study
+    from fedflat.analysis.comparison.study.words import words
+    from fedflat.analysis.comparison.study.write import write
 
     source = Source(grid, results, overrides_of(set_), from_runs=runs, baselines=stored)
     made = Study.of(source.runs(), source.name, fitted)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bench.host.allocator import keep_freed_memory
-from bench.host.threads import available_cores
-from bench.input.errors import UserError
+from fedflat.bench.host.allocator import keep_freed_memory
+from fedflat.bench.host.threads import available_cores
+from fedflat.bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
 from fedflat.cli.options import Device, ExperimentName, Results, Set, Threads, folder_option, overrides_of
 
@@ -68,10 +68,10 @@ def run(
     """
     started = time.perf_counter()
     keep_freed_memory()
-    from bench.experiments.experiment import load_experiment
-    from bench.experiments.results import ResultPaths, custom
-    from bench.host.torch_device import prepare_device
-    from bench.training.train import train_cell
+    from fedflat.bench.experiments.experiment import load_experiment
+    from fedflat.bench.experiments.results import ResultPaths, custom
+    from fedflat.bench.host.torch_device import prepare_device
+    from fedflat.bench.training.train import train_cell
     from fedflat.round_logs import RunLogs
 
     if out is not None and len(cell) > 1:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bench.host.allocator import keep_freed_memory
-from bench.host.threads import available_cores
-from bench.input.errors import UserError, unknown
+from fedflat.bench.host.allocator import keep_freed_memory
+from fedflat.bench.host.threads import available_cores
+from fedflat.bench.input.errors import UserError, unknown
 from fedflat.cli.batch import Attempts, resources_used
 from fedflat.cli.options import (
     Device,
@@ -71,13 +71,13 @@ def tune(
     """
     started = time.perf_counter()
     keep_freed_memory()
-    from bench.experiments.experiment import load_experiment
-    from bench.experiments.results import ResultPaths
-    from bench.host.torch_device import prepare_device
-    from bench.tuning.cell_search import CellSearch
-    from bench.tuning.given import check_names
-    from bench.tuning.tune import tune_cell
-    from bench.tuning.winners import require_winners, write_winners
+    from fedflat.bench.experiments.experiment import load_experiment
+    from fedflat.bench.experiments.results import ResultPaths
+    from fedflat.bench.host.torch_device import prepare_device
+    from fedflat.bench.tuning.cell_search import CellSearch
+    from fedflat.bench.tuning.given import check_names
+    from fedflat.bench.tuning.tune import tune_cell
+    from fedflat.bench.tuning.winners import require_winners, write_winners
 
     overrides = overrides_of(set_)
     for key, option, given in (("tuning.trials", "--trials", trials), ("chosen", "--methods", methods or None)):
@@ -149,11 +149,11 @@ def search(
     """
     started = time.perf_counter()
     keep_freed_memory()
-    from bench.host.torch_device import prepare_device
-    from bench.tuning.protocol.queue import Queue, RoundsItem, work
-    from bench.tuning.protocol.reading import Grid
-    from bench.tuning.protocol.status import Status
-    from bench.tuning.protocol.units import Units
+    from fedflat.bench.host.torch_device import prepare_device
+    from fedflat.bench.tuning.protocol.queue import Queue, RoundsItem, work
+    from fedflat.bench.tuning.protocol.reading import Grid
+    from fedflat.bench.tuning.protocol.status import Status
+    from fedflat.bench.tuning.protocol.units import Units
 
     queue = Queue(Units(Grid.read(grid), results))
     if status:
@@ -206,8 +206,8 @@ def tuning_report(
       fedflat tuning-report bench1d
       fedflat tuning-report quick --runs --tuned mine/tuned.yaml --out report
     """
-    from analysis.comparison.tuning.report import TuningReport
-    from analysis.comparison.tuning.source import TuningSource
+    from fedflat.analysis.comparison.tuning.report import TuningReport
+    from fedflat.analysis.comparison.tuning.source import TuningSource
 
     source = TuningSource(grid, results, overrides_of(set_), runs, stored, tuned)
     report = TuningReport.of(source)

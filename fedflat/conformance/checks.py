@@ -13,18 +13,18 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from bench.engine.backends.cohort import Cohort
-from bench.engine.checkpoint import load_state, save_state
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import LocalResult, LocalWork
-from bench.engine.method_costs import example_values, measured_costs
-from bench.input.errors import UserError
-from bench.input.frozen import explain
-from bench.methods.base import CannotBatchError, Component, Method
-from bench.methods.compose import SLOTS
-from bench.methods.marks import Neutral, Radius, has_mark
-from bench.methods.perturbations.none import NoPerturbation
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.checkpoint import load_state, save_state
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import LocalResult, LocalWork
+from fedflat.bench.engine.method_costs import example_values, measured_costs
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import explain
+from fedflat.bench.methods.base import CannotBatchError, Component, Method
+from fedflat.bench.methods.compose import SLOTS
+from fedflat.bench.methods.marks import Neutral, Radius, has_mark
+from fedflat.bench.methods.perturbations.none import NoPerturbation
+from fedflat.bench.methods.recipe import Components, Recipe
 from fedflat.conformance.finding import (
     COHORT,
     COSTS,
@@ -324,7 +324,7 @@ def _base(slot: str, component: Component, mark: Neutral) -> Component:
 def _server_hooks(component: Component) -> list[str]:
     """The hooks on the server that the component's class defines itself, the step first."""
     own = [name for name in ("step", "aggregate") if name in vars(type(component))]
-    return own if not type(component).__module__.startswith("bench.methods.servers.average") else []
+    return own if not type(component).__module__.startswith("fedflat.bench.methods.servers.average") else []
 
 
 def _vectors(state: FederationState) -> dict[str, Tensor]:

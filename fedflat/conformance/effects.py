@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from bench.engine.federation import FederationState
-from bench.input.errors import UserError
-from bench.methods.base import Method
-from bench.methods.marks import Neutral, search_of
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.marks import Neutral, search_of
 from fedflat.conformance.checks import NotCheckedError, Subject, far
 from fedflat.conformance.finding import EFFECTS, Finding
 from fedflat.conformance.sources import own_classes

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.input.errors import one_line
+from fedflat.bench.input.errors import one_line
 
 EXCEPTIONS = "exceptions"
 IMPORTS = "imported files"

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from bench.code.user_code import line_of
-from bench.methods.base import Component, Method
+from fedflat.bench.code.user_code import line_of
+from fedflat.bench.methods.base import Component, Method
 from fedflat.conformance.finding import Place
 
-_BASE = "bench.methods.base"
+_BASE = "fedflat.bench.methods.base"
 
 
 def own_classes(method: Method) -> list[type[Component]]:

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
-from bench.code.user_code import OwnImportError, reason
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import LocalResult, LocalWork
-from bench.engine.method_costs import example
-from bench.input.errors import UserError
-from bench.input.frozen import explain
-from bench.methods.recipe import Recipe
+from fedflat.bench.code.user_code import OwnImportError, reason
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import LocalResult, LocalWork
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import explain
+from fedflat.bench.methods.recipe import Recipe
 from fedflat.conformance import checks
 from fedflat.conformance.checks import NotCheckedError, Subject
 from fedflat.conformance.effects import effects
@@ -45,7 +45,7 @@ from fedflat.conformance.snapshot import held, random_states
 from fedflat.conformance.sources import Sources
 from fedflat.conformance.trial import Trial, in_a_loop
 from fedflat.conformance.watch import Watch, draws
-from fedflat.methods.named_method import NamedMethod
+from fedflat.named_method import NamedMethod
 
 
 @dataclass

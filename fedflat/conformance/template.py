@@ -5,10 +5,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.files.atomic import write_text
-from bench.input.bounds import LONGEST_NAME
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.bounds import LONGEST_NAME
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
 
 TEMPLATE = '''"""TITLE: what the method does, in one sentence.
 
@@ -21,15 +21,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bench.methods.base import Perturbation, unit
-from bench.methods.marks import Neutral, Radius, Search
-from bench.methods.recipe import Components, Costs, Recipe
+from fedflat.methods import Components, Costs, Neutral, Perturbation, Radius, Recipe, Search, unit
 
-# A method consists of components: a Perturbation, a Correction, a Server and a Loss, all in bench.methods.base. Those
-# that it does not define are FedAvg's. This file defines a perturbation; for a correction, derive from Correction and
-# write direction(self, g, w, client), for a server, derive from Server and write step(self, server).
-# Vectors such as w have one number per parameter of the network. docs/experiments/methods.md lists what client and
-# server contain.
+# A method consists of components: a Perturbation, a Correction, a Server and a Loss, all in fedflat.methods.
+# Those that it does not define are FedAvg's. This file defines a perturbation; for a correction, derive from Correction
+# and write direction(self, g, w, client), for a server, derive from Server and write step(self, server). Vectors such
+# as w have one number per parameter of the network. docs/experiments/methods.md lists what client and server contain.
 
 
 class CLASS(Perturbation):

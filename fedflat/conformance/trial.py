@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.data.dataset import DeviceData
-from bench.data.sources.digits import Digits
-from bench.engine.backends.loop import Loop
-from bench.engine.batches import EpochBatches
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import LocalResult, LocalWork, Probe
-from bench.engine.objective import Objective
-from bench.engine.step_settings import StepSettings
-from bench.methods.base import Method
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import LocalResult, LocalWork, Probe
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.methods.base import Method
 
 SIZES = (7, 10, 15, 19)
 """The clients' numbers of samples; with mini-batches of 5, they take two to four steps, the last ones shorter."""

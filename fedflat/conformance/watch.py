@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from bench.methods.base import ClientRound, Component, Method, ServerRound
+from fedflat.bench.methods.base import ClientRound, Component, Method, ServerRound
 from fedflat.conformance.finding import EDITS, FINITE, RANDOM, SHAPES, Finding, Place
 from fedflat.conformance.sources import Sources
 

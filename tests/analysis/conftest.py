@@ -9,20 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.analyses import ANALYSES, load_analyses, parse_analysis
-from analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
-from analysis.analyses.run_analysis import run_analysis
-from analysis.comparison.adding import add
-from analysis.layouts.captions import Caption
-from analysis.layouts.tidy import Tidy
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS, CellAddress, Setting
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.results import ResultPaths
-from bench.host.progress import silent
-from bench.host.torch_device import prepare_device
-from bench.training.code_version import code_fingerprint
-from bench.training.train import train_cell
+from fedflat.analysis.analyses import ANALYSES, load_analyses, parse_analysis
+from fedflat.analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.comparison.adding import add
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import IDS, CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.train import train_cell
 from tests.places import ROOT
 
 QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"

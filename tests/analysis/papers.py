@@ -3,9 +3,9 @@
 from functools import cache
 from pathlib import Path
 
-from analysis.claims.evidence import Printed
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
+from fedflat.analysis.claims.evidence import Printed
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
 
 
 @cache

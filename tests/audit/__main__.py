@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 from tests.audit import hashes, licences
 from tests.audit.vulnerabilities import audit
 

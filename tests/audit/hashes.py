@@ -4,8 +4,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from bench.files.atomic import write_text
-from bench.input.errors import UserError
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError
 from tests.audit.pins import normalised, pins
 from tests.places import ROOT
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench.files.atomic import write_text
-from bench.files.text_table import markdown
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.text_table import markdown
 from tests.audit.pins import check_installed, normalised, pins
 from tests.places import ROOT
 

@@ -3,7 +3,7 @@
 import re
 from importlib.metadata import PackageNotFoundError, version
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 from tests.places import ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"

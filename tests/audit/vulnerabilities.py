@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from textwrap import shorten
 
-from bench.input.errors import first_few
+from fedflat.bench.input.errors import first_few
 from tests.audit.pins import CONSTRAINTS
 
 FOUND, NOT_CHECKED = 1, 2

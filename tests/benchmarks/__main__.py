@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NoReturn
 
-from bench.files.atomic import write_text
-from bench.input.errors import UserError
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError
 from tests.benchmarks import (
     hessian,
     high_resolution,

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
-from bench.training.run_directory import RunDirectory
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
+from fedflat.bench.training.run_directory import RunDirectory
 from tests.benchmarks.report import Cell, Table
 
 ESTIMATORS: dict[str, dict[str, Any]] = {

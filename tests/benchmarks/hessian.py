@@ -9,8 +9,8 @@ import pyhessian
 import torch
 from torch import Tensor, nn
 
-from analysis.measures.curvature.hessian import hessian_product, top_eigenvalues
-from bench.engine.objective import Objective
+from fedflat.analysis.measures.curvature.hessian import hessian_product, top_eigenvalues
+from fedflat.bench.engine.objective import Objective
 from tests.benchmarks import machine
 from tests.benchmarks.floor import synchronised
 from tests.benchmarks.process import Process

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from bench.engine.participation import Participation, active_clients
-from bench.host.machine import processor
-from bench.host.threads import available_cores
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.engine.participation import Participation, active_clients
+from fedflat.bench.host.machine import processor
+from fedflat.bench.host.threads import available_cores
+from fedflat.bench.training.engine_choice import EngineChoice
 from tests.benchmarks import machine
 from tests.benchmarks.floor import Floor, Rates, precisions, synchronised
 from tests.benchmarks.hessian import Eigenvalues

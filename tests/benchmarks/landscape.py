@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import torch
 
-from analysis.measures.directions import Family, filter_normalised_directions
-from analysis.measures.landscape import Point, Prepared, points_together, score
-from bench.engine.objective import Objective
-from bench.host.torch_device import prepare_device
-from bench.models import ModelChoice, parse_model
-from bench.numerics.streams import torch_stream
-from bench.training.run_setup import EVALUATION_BATCH
+from fedflat.analysis.measures.directions import Family, filter_normalised_directions
+from fedflat.analysis.measures.landscape import Point, Prepared, points_together, score
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.models import ModelChoice, parse_model
+from fedflat.bench.numerics.streams import torch_stream
+from fedflat.bench.training.run_setup import EVALUATION_BATCH
 from tests.benchmarks.floor import synchronised
 from tests.benchmarks.process import Process
 from tests.benchmarks.report import Section, Spread, Table

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.data.augmentation import PRESETS, Augment, Context
-from bench.data.dataset import DeviceData
-from bench.engine.batches import EpochBatches
-from bench.engine.federation import Federation, FederationState
-from bench.engine.objective import Objective
-from bench.host.torch_device import prepare_device
-from bench.methods import recipe
-from bench.methods.compose import combine
-from bench.models.network import has_buffers
-from bench.numerics.precision import Precision, prepare_precision
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.data.augmentation import PRESETS, Augment, Context
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.methods import recipe
+from fedflat.bench.methods.compose import combine
+from fedflat.bench.models.network import has_buffers
+from fedflat.bench.numerics.precision import Precision, prepare_precision
+from fedflat.bench.training.engine_choice import EngineChoice
 from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, SETTINGS, Workload
 from tests.problems import joint_round
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from bench.engine.step_settings import StepSettings
+from fedflat.bench.engine.step_settings import StepSettings
 from tests.benchmarks.workload import HYPERPARAMETERS, SETTINGS, Workload
 
 EPS = 1e-12

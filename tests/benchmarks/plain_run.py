@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.models import build_model, parse_model
+from fedflat.bench.models import build_model, parse_model
 from tests.benchmarks.plain import PLAIN, ClientImages
 from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, MEAN, SETTINGS, STD
 

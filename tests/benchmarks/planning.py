@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from bench.experiments.experiment import load_experiment
-from bench.files.atomic import write_text
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.files.atomic import write_text
 from tests.benchmarks import process
 from tests.benchmarks.report import Cell, Section, Table
 from tests.benchmarks.setting import Setting

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.data.augmentation import Augment
-from bench.engine.local import LocalTraining, MiniBatchGradient
-from bench.methods.base import ClientRound
+from fedflat.bench.data.augmentation import Augment
+from fedflat.bench.engine.local import LocalTraining, MiniBatchGradient
+from fedflat.bench.methods.base import ClientRound
 from tests.benchmarks.floor import synchronised
 from tests.benchmarks.ours import VARIANTS, Ours
 from tests.benchmarks.process import Process

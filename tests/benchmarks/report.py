@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from bench.files.atomic import write_text
-from bench.files.marked_text import marks, part, rewrite_part
-from bench.files.text_table import markdown
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.marked_text import marks, part, rewrite_part
+from fedflat.bench.files.text_table import markdown
 
 PART = "bench"
 """The part of a document that holds the report."""

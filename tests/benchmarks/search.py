@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.training.unfinished import train_to
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.training.unfinished import train_to
 from tests.benchmarks.report import Cell, Section, Table
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.sizes import Search

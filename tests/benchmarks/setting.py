@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bench.host.threads import available_cores
+from fedflat.bench.host.threads import available_cores
 from tests.benchmarks.process import Process
 from tests.benchmarks.sizes import Sizes
 

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.engine_choice import EngineChoice
 from tests.benchmarks.process import Process
 from tests.benchmarks.report import Cell, Spread, Table
 from tests.benchmarks.setting import Setting

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.engine.step_settings import StepSettings
+from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.simulation import simulate
 from tests.benchmarks.plain import PADDING, PLAIN, ClientImages, Plain
 from tests.benchmarks.workload import HYPERPARAMETERS, Workload

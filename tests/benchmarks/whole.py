@@ -9,9 +9,9 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from bench.data.sources import parse_source
-from bench.files.atomic import write_text
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.numerics.streams import numpy_stream
 from tests.benchmarks import process
 from tests.benchmarks.report import Cell, Section, Spread, Table
 from tests.benchmarks.setting import Setting

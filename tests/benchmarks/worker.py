@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 
-from bench.host.allocator import keep_freed_memory
+from fedflat.bench.host.allocator import keep_freed_memory
 
 
 def main() -> None:

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.data.dataset import DeviceData
-from bench.data.sources.digits import Digits
-from bench.engine.step_settings import StepSettings
-from bench.models import build_model, parse_model
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.models import build_model, parse_model
+from fedflat.bench.numerics.streams import numpy_stream
 
 HYPERPARAMETERS: Mapping[str, Mapping[str, float]] = {
     "fedavg": {},

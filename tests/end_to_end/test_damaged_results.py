@@ -21,23 +21,23 @@ import torch
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.run_analysis import run_analysis
-from analysis.comparison.adding import add
-from analysis.comparison.compare import compare
-from analysis.figures.draw import caption, draw
-from analysis.report.figures import Figures
-from analysis.report.headline import summary
-from analysis.report.report import render_page
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
-from bench.files.csv_json import read_checked_json, write_csv
-from bench.files.tensor_file import open_tensors
-from bench.host.progress import silent
-from bench.input.errors import UserError
-from bench.training.train import train_cell
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.comparison.adding import add
+from fedflat.analysis.comparison.compare import compare
+from fedflat.analysis.figures.draw import caption, draw
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.headline import summary
+from fedflat.analysis.report.report import render_page
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import read_checked_json, write_csv
+from fedflat.bench.files.tensor_file import open_tensors
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.train import train_cell
 from tests import commands
 from tests.analysis.conftest import words
 from tests.bench.training.small_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bench.experiments.experiment import load_experiment
-from bench.experiments.files import PAPER_TABLES
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.files import PAPER_TABLES
 from tests.end_to_end.pipeline import snakemake
 from tests.tiers import thorough
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.experiments.address import CellAddress
-from bench.host.progress import silent
-from bench.host.torch_device import prepare_device
-from bench.training.train import train_cell
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.training.train import train_cell
 from tests.end_to_end.pipeline import snakemake
 from tests.tiers import thorough
 

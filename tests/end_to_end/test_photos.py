@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.data.partitions.from_file import FromFile
-from bench.data.sources.image_files.image_folder import ImageFolder
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.partitions.from_file import FromFile
+from fedflat.bench.data.sources.image_files.image_folder import ImageFolder
+from fedflat.bench.numerics.streams import numpy_stream
 from tests.places import ROOT
 
 SHARED = Path(os.environ.get("FEDFLAT_TEST_PHOTOS") or ROOT / "../shared/datasets")

@@ -79,9 +79,9 @@ def test_a_run_that_was_finished_meanwhile_is_taken_as_it_is(alone: Path, tmp_pa
     """Another machine finishes it between the check whether it is missing and its lock."""
     import torch
 
-    from bench.experiments.experiment import load_experiment
-    from bench.training.directories import open_runs
-    from bench.training.train import train_runs
+    from fedflat.bench.experiments.experiment import load_experiment
+    from fedflat.bench.training.directories import open_runs
+    from fedflat.bench.training.train import train_runs
 
     [run] = (
         load_experiment(str(alone / "own" / "experiments.yaml"), {"grid.seeds": [0], "training.rounds": 2})

@@ -12,8 +12,8 @@ import pandas as pd
 import psutil
 import pytest
 
-from analysis.provenance.archive import unpack
-from bench.training.run_directory import RunDirectory
+from fedflat.analysis.provenance.archive import unpack
+from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.command_server import SERVER
 from tests.commands import SNAKEMAKE, run
 from tests.end_to_end.pipeline import CELLS, OWN, command, edited, finished_mini, run_files, snakemake

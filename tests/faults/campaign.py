@@ -11,10 +11,10 @@ from random import Random
 
 import pandas as pd
 
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.files.checksums import CHECKSUM
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.files.checksums import CHECKSUM
+from fedflat.bench.training.engine_choice import EngineChoice
 from tests.bench.training.small_runs import SETTING, contents
 from tests.bench.training.test_choices import home
 from tests.commands import start

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.methods.catalog import CATALOG
-from bench.methods.released import RELEASES
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.released import RELEASES
+from fedflat.bench.training.engine_choice import EngineChoice
 
 Changes = dict[str, Any]
 """Values of `--set` by key."""

@@ -6,7 +6,7 @@ from random import Random
 import pandas as pd
 import pytest
 
-from bench.methods.catalog import CATALOG
+from fedflat.bench.methods.catalog import CATALOG
 from tests.faults.campaign import Trial, _differences, campaign
 from tests.faults.campaign import table as printed
 from tests.faults.subjects import SUBJECTS, WAYS, cases

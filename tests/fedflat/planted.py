@@ -23,10 +23,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 import torch
 from pydantic import Field, PrivateAttr
-from bench.methods.base import Correction, Loss, Perturbation, Server, norm, unit
-from bench.methods.marks import Neutral, Radius
-from bench.methods.recipe import Components, Costs, Recipe
-from bench.models.network import cross_entropy
+from fedflat.bench.methods.base import Correction, Loss, Perturbation, Server, norm, unit
+from fedflat.bench.methods.marks import Neutral, Radius
+from fedflat.bench.methods.recipe import Components, Costs, Recipe
+from fedflat.bench.models.network import cross_entropy
 seen = []
 """
 SAM = """

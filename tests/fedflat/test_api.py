@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import fedflat
-from analysis.analyses import parse_analysis
-from analysis.analyses.run_analysis import run_analysis
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
-from bench.training.run_directory import metrics_columns
-from bench.training.train import train_cell
 from fedflat import curvature, results, simulation
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.training.run_directory import metrics_columns
+from fedflat.bench.training.train import train_cell
 from tests.places import ROOT
 
 CPU = torch.device("cpu")
@@ -66,7 +66,7 @@ def test_runs_have_the_metrics_of_the_last_round(folder):
 
 
 def test_an_analysis_names_its_runs(folder):
-    table = fedflat.analysis("quick", "convergence", results=folder / "results")
+    table = fedflat.analysis_values("quick", "convergence", results=folder / "results")
     assert set(table["identity"]) == set(fedflat.runs("quick", results=folder / "results")["identity"])
 
 
@@ -114,9 +114,9 @@ def test_errors_are_one_line(folder, tmp_path):
     with pytest.raises(fedflat.UserError, match="holds a run of another configuration"):
         fedflat.runs("quick", overrides={"training.rounds": 5}, **options)
     with pytest.raises(fedflat.UserError, match="unknown analysis of experiment quick 'hesian'; did you mean"):
-        fedflat.analysis("quick", "hesian", **options)
+        fedflat.analysis_values("quick", "hesian", **options)
     with pytest.raises(fedflat.UserError, match="compute them with: snakemake --cores 2 quick_analysis_hessian"):
-        fedflat.analysis("quick", "hessian", **options)
+        fedflat.analysis_values("quick", "hessian", **options)
     with pytest.raises(fedflat.UserError, match="is not a run directory"):
         fedflat.load_run(tmp_path)
     with pytest.raises(fedflat.UserError, match="data has 2 inputs and 1 labels"):
@@ -278,7 +278,12 @@ def test_importing_fedflat_is_quick():
 
 
 def test_only_figures_need_matplotlib():
-    modules = "fedflat.results", "bench.training.train", "analysis.report.tables", "analysis.comparison.compare"
+    modules = (
+        "fedflat.results",
+        "fedflat.bench.training.train",
+        "fedflat.analysis.report.tables",
+        "fedflat.analysis.comparison.compare",
+    )
     code = f"import sys, {', '.join(modules)}; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.input.errors import UserError
-from bench.methods.user_file import recipe_from_file
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.user_file import recipe_from_file
 from fedflat.conformance.finding import (
     COHORT,
     COSTS,
@@ -20,7 +20,7 @@ from fedflat.conformance.finding import (
 )
 from fedflat.conformance.suite import Report, check_method
 from fedflat.conformance.template import write_template
-from fedflat.methods.description import describe
+from fedflat.method_description import describe
 from tests.fedflat.planted import (
     CORRECTION,
     LOSS,

@@ -15,17 +15,17 @@ import pandas as pd
 import pytest
 import typer
 
-from analysis.analyses import ANALYSES
-from bench.data.partitions.base import partition_hash
-from bench.data.partitions.from_file import FromFile
-from bench.data.sources import SOURCES
-from bench.data.sources.cifar import Cifar10
-from bench.data.sources.digits import Digits
-from bench.methods.catalog import CATALOG
-from bench.numerics.streams import numpy_stream
+from fedflat.analysis.analyses import ANALYSES
+from fedflat.bench.data.partitions.base import partition_hash
+from fedflat.bench.data.partitions.from_file import FromFile
+from fedflat.bench.data.sources import SOURCES
+from fedflat.bench.data.sources.cifar import Cifar10
+from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.numerics.streams import numpy_stream
 from fedflat.cli.analysing import analysis_questions
 from fedflat.cli.app import app
-from fedflat.methods.description import SYMBOLS, describe, overview
+from fedflat.method_description import SYMBOLS, describe, overview
 from tests.commands import fedflat, refused
 from tests.places import ROOT
 from tests.waiting import wait_for

@@ -15,20 +15,20 @@ import pytest
 import torch
 
 import fedflat
-from analysis.analyses import ANALYSES
-from analysis.comparison.tuning.source import TuningSource
-from analysis.provenance.archive import unpack, write_archive
-from analysis.provenance.verify import verify_run
-from bench.code.named_code import NamedCode
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.results import ResultPaths
-from bench.experiments.run_config import CODE, RunConfig
-from bench.files.csv_json import read_checked_json, write_checked_json
-from bench.input.errors import UserError
-from bench.models import build_model
-from bench.training.directories.shared_runs import shared_runs
-from bench.training.run_directory import RunDirectory, finished_run
-from bench.training.train import train_cell
+from fedflat.analysis.analyses import ANALYSES
+from fedflat.analysis.comparison.tuning.source import TuningSource
+from fedflat.analysis.provenance.archive import unpack, write_archive
+from fedflat.analysis.provenance.verify import verify_run
+from fedflat.bench.code.named_code import NamedCode
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.experiments.run_config import CODE, RunConfig
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import build_model
+from fedflat.bench.training.directories.shared_runs import shared_runs
+from fedflat.bench.training.run_directory import RunDirectory, finished_run
+from fedflat.bench.training.train import train_cell
 from fedflat.cli.app import built
 from tests import commands
 from tests.annotations import classes_below
@@ -66,8 +66,8 @@ def build(shape, classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 """,
     "method": """
-from bench.methods.perturbations.sam import SAM
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.perturbations.sam import SAM
+from fedflat.bench.methods.recipe import Components, Recipe
 
 METHOD = Recipe("mine", "Mine", "a test", Components(SAM))
 """,
@@ -308,7 +308,7 @@ def test_no_snakemake_job_executes_code_of_stored_runs(received):
 OF_PYTHON: Mapping[str, Callable[[], object]] = {
     "runs": lambda: fedflat.runs("quick", overrides=SMALL),
     "metrics": lambda: fedflat.metrics("quick", overrides=SMALL),
-    "analysis": lambda: fedflat.analysis("quick", "sharpness", overrides=SMALL),
+    "analysis": lambda: fedflat.analysis_values("quick", "sharpness", overrides=SMALL),
     "load_run": lambda: [tried(lambda run=run: fedflat.load_run(run).config) for run in stored_runs()],
     "load_model": lambda: [tried(lambda run=run: fedflat.load_model(run)) for run in stored_runs()],
     "Run": lambda: [tried(lambda run=run: fedflat.Run(run).data()) for run in stored_runs()],
@@ -407,7 +407,7 @@ def test_a_stored_search_executes_no_code(received):
 
 
 def test_stored_baselines_name_no_code(received):
-    from analysis.provenance.stored_runs import configuration
+    from fedflat.analysis.provenance.stored_runs import configuration
 
     for section, spelling in FORGED:
         run = next(Path().glob("results/runs/quick/*/*/*/*/seed-0"))

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.host.threads import ONE_THREAD
 from fedflat import command_server
+from fedflat.bench.host.threads import ONE_THREAD
 from fedflat.command_server import SERVER, CommandServer
 from tests.places import ROOT
 from tests.tiers import thorough
@@ -54,7 +54,7 @@ def alone(*arguments: object) -> subprocess.CompletedProcess:
 
 AS_IN_THE_SNAKEFILE = """
 import json, sys
-import analysis.planning.workflow
+import fedflat.analysis.planning.workflow
 from fedflat.command_server import CommandServer
 fedflat = CommandServer()
 log, *commands = sys.argv[1:]

@@ -15,8 +15,8 @@ CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 TINY = ["--set", "training.rounds=1", "--seed", "0", "--device", "cpu"]
 FEDFLAT = [sys.executable, "-m", "fedflat"]
 ENDS = """
-from bench.methods.base import Perturbation
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.base import Perturbation
+from fedflat.bench.methods.recipe import Components, Recipe
 
 class Ends(Perturbation):
     name = "ends"

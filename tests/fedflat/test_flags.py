@@ -11,13 +11,13 @@ import torch
 from pydantic import BaseModel
 
 import fedflat
-from analysis.analyses import ANALYSES, parse_analysis
-from analysis.figures.draw import KINDS
-from bench.experiments.schema import ExperimentFile
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import compose
+from fedflat.analysis.analyses import ANALYSES, parse_analysis
+from fedflat.analysis.figures.draw import KINDS
+from fedflat.bench.experiments.schema import ExperimentFile
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import compose
 from tests.annotations import classes_below
 
 X, Y = torch.zeros(4, 3), torch.arange(4) % 2

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.engine.objective import Objective
-from bench.host.threads import ONE_THREAD
 from fedflat.__main__ import main
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.host.threads import ONE_THREAD
 from tests.places import ROOT
 
 MOST_FRAMES = 13

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from bench.code.trusted_code import trust
-from bench.input.errors import UserError
-from bench.methods.user_file import recipe_from_file
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.user_file import recipe_from_file
 from fedflat.conformance.suite import check_method
 from fedflat.conformance.template import TEMPLATE, write_template
 from tests.commands import fedflat, refused

@@ -8,11 +8,11 @@ from torch import nn
 from torch.nn.utils import skip_init
 
 import fedflat
-from bench.code.trusted_code import trust
-from bench.engine.method_costs import example
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
-from bench.models import build_model, parse_model
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.models import build_model, parse_model
 from tests.tiers import METHODS
 
 HALF = [torch.float16, torch.bfloat16]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import fedflat
-from bench.data.inventory import check
-from bench.data.sources import parse_source
-from bench.models.dropout import Dropout
+from fedflat.bench.data.inventory import check
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.models.dropout import Dropout
 from tests.problems import Recorder, distance
 
 CPU = torch.device("cpu")

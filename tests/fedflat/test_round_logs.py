@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import fedflat
-from bench.experiments.experiment import load_experiment
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
 from fedflat.round_logs import RunLogs
 from tests.problems import Problem
 

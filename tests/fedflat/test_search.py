@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.root import ENVIRONMENT
+from fedflat.bench.data.root import ENVIRONMENT
 from tests.bench.tuning.tiny_protocol import PROTOCOL, write
 from tests.commands import fedflat
 

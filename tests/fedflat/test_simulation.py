@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 import fedflat
-from bench.engine.backends.cohort import Cohort
-from bench.engine.participation import Participation, active_clients
-from bench.experiments.experiment import load_experiment
-from bench.methods.base import CannotBatchError
-from bench.training import calibration
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.participation import Participation, active_clients
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.methods.base import CannotBatchError
+from fedflat.bench.training import calibration
+from fedflat.bench.training.run_setup import RunSetup
 from tests.problems import Problem, distance, train
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from bench.input.errors import LONGEST_LINE
+from fedflat.bench.input.errors import LONGEST_LINE
 from fedflat.cli.app import command
 from fedflat.explained import EXPLAINED, explained
 

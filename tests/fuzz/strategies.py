@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from bench.data.sources import SOURCES
-from bench.experiments.experiment import experiment_schema
-from bench.input.strict_yaml import load_yaml
-from bench.methods.catalog import CATALOG
-from bench.models import MODELS
+from fedflat.bench.data.sources import SOURCES
+from fedflat.bench.experiments.experiment import experiment_schema
+from fedflat.bench.input.strict_yaml import load_yaml
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.models import MODELS
 
 ODD = [
     None, True, False, 0, 1, -1, 10**6 + 1, 2**31, 2**63, 10**30, 0.0, -0.5, 1e-320, 1e308, 6.4e21, float("inf"),

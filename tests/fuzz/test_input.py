@@ -8,19 +8,19 @@ from typing import get_args
 import pytest
 from hypothesis import strategies as st
 
-from analysis.analyses import ANALYSES, load_analyses
-from analysis.claims.schema import PaperClaims
-from analysis.planning.plan import CellCosts, as_text, total
-from analysis.planning.targets import targets_of
-from analysis.published.numbers import PUBLISHED_METRICS
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.verdicts.margins import Form, read_rules
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import PAPER_TABLES, read_yaml
-from bench.experiments.overrides import config_overrides
-from bench.input.errors import unknown
+from fedflat.analysis.analyses import ANALYSES, load_analyses
+from fedflat.analysis.claims.schema import PaperClaims
+from fedflat.analysis.planning.plan import CellCosts, as_text, total
+from fedflat.analysis.planning.targets import targets_of
+from fedflat.analysis.published.numbers import PUBLISHED_METRICS
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.verdicts.margins import Form, read_rules
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.files import PAPER_TABLES, read_yaml
+from fedflat.bench.experiments.overrides import config_overrides
+from fedflat.bench.input.errors import unknown
 from tests.documents import PAGES
 from tests.fuzz.answers import Answers
 from tests.fuzz.strategies import ODD, changed, experiments, junk, text_of

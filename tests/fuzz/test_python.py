@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import fedflat
-from bench.experiments.experiment import load_experiment
-from bench.training.train import train_cell
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.training.train import train_cell
 from tests.fuzz.answers import Answers
 from tests.fuzz.odd_python import ANYTHING, INPUTS, LABELS, MODELS, NUMBERS, N, model
 from tests.problems import Recorder
@@ -59,7 +59,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "load_model": (fedflat.load_model, {"path": "absent"}),
     "runs": (fedflat.runs, {"experiment": "quick", "results": "absent"}),
     "metrics": (fedflat.metrics, {"experiment": "quick", "results": "absent"}),
-    "analysis": (fedflat.analysis, {"experiment": "quick", "name": "hessian", "results": "absent"}),
+    "analysis": (fedflat.analysis_values, {"experiment": "quick", "name": "hessian", "results": "absent"}),
     "tensorboard": (fedflat.tensorboard, {"folder": "absent"}),
     "EngineChoice": (fedflat.EngineChoice, {}),
     "Run": (fedflat.Run, {"path": "absent"}),

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.files.atomic import write_text
-from bench.files.text_table import markdown
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.text_table import markdown
 from tests.benchmarks.report import number
 
 ROOT = Path(__file__).parents[2]

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from bench.engine.backends import BACKENDS, GRAPHS
-from bench.engine.backends.graph import Graph
-from bench.engine.batches import EpochBatches
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import Backend
-from bench.engine.method_costs import example
-from bench.host.torch_device import prepare_device
-from bench.methods.catalog import CATALOG
-from bench.training.engine_choice import EngineChoice
+from fedflat.bench.engine.backends import BACKENDS, GRAPHS
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import Backend
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.training.engine_choice import EngineChoice
 from tests.benchmarks import machine
 from tests.benchmarks.floor import Floor, synchronised
 from tests.benchmarks.ours import VARIANTS, Ours, Variant

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis, needs_stored_states
-from analysis.measures.clients import Features, mean_of_classes, mean_of_clients, responses
-from bench.experiments.run_config import Evaluation
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import Analysis, needs_stored_states
+from fedflat.analysis.measures.clients import Features, mean_of_classes, mean_of_clients, responses
+from fedflat.bench.experiments.run_config import Evaluation
 
 
 class ClientRounds(Analysis):

@@ -8,9 +8,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis
-from analysis.measures.clients import (
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.measures.clients import (
     Floats,
     expected_of_clients,
     label_shares,
@@ -21,11 +21,11 @@ from analysis.measures.clients import (
     summary,
     untested_classes,
 )
-from bench.data.dataset import Subset
-from bench.data.partitions import AnyPartition, parse_partition
-from bench.data.partitions.base import Partition
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.dataset import Subset
+from fedflat.bench.data.partitions import AnyPartition, parse_partition
+from fedflat.bench.data.partitions.base import Partition
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 
 Word = Literal["expected", "partition"]
 _WORDS: tuple[str, ...] = get_args(Word)

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByForwardPasses
-from analysis.measures.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
-from analysis.measures.forward_passes import ForwardPasses
-from bench.data.root import data_root
-from bench.data.sources.base import Source
-from bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
-from bench.data.sources.cifar_c import Cifar10C, Cifar100C, CifarC
-from bench.engine.objective import Batched
-from bench.input.errors import UserError, unknown
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import ByForwardPasses
+from fedflat.analysis.measures.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
+from fedflat.analysis.measures.forward_passes import ForwardPasses
+from fedflat.bench.data.root import data_root
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
+from fedflat.bench.data.sources.cifar_c import Cifar10C, Cifar100C, CifarC
+from fedflat.bench.engine.objective import Batched
+from fedflat.bench.input.errors import UserError, unknown
 
 _PUBLISHED: dict[str, type[CifarC]] = {"cifar10_c": Cifar10C, "cifar100_c": Cifar100C}
 

@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OfEigenvalues, needs_stored_states
-from bench.experiments.run_config import Evaluation
-from bench.input.bounds import ALL_IS_NULL, MOST, Count
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import OfEigenvalues, needs_stored_states
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.bounds import ALL_IS_NULL, MOST, Count
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 
 Number = Annotated[int, Field(ge=0, le=MOST)]
 

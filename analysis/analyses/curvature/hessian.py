@@ -5,8 +5,8 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OfEigenvalues, OnImages
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import OfEigenvalues, OnImages
 
 
 class Hessian(OfEigenvalues, OnImages):

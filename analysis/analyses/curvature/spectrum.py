@@ -5,11 +5,11 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OnImages
-from analysis.measures.curvature.hessian import NumberFormat, hessian_product, in_format
-from analysis.measures.curvature.spectral_density import spectral_density
-from bench.input.bounds import MOST_ENTRIES
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import OnImages
+from fedflat.analysis.measures.curvature.hessian import NumberFormat, hessian_product, in_format
+from fedflat.analysis.measures.curvature.spectral_density import spectral_density
+from fedflat.bench.input.bounds import MOST_ENTRIES
 
 
 class Spectrum(OnImages):

@@ -7,12 +7,12 @@ import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_stored_states
-from analysis.measures.flatness import flatness_discrepancy
-from bench.experiments.run_config import Evaluation
-from bench.input.bounds import Count
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import ByAscent, OnGlobalObjective, needs_stored_states
+from fedflat.analysis.measures.flatness import flatness_discrepancy
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
 
 
 class RoundModels(NamedTuple):

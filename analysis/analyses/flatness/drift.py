@@ -8,14 +8,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_stored_states
-from analysis.measures.drift import PerturbationDrift, perturbation_drift
-from analysis.measures.flatness import sharpness
-from bench.data.dataset import Batches
-from bench.engine.federation import FederationState
-from bench.experiments.run_config import Evaluation
-from bench.methods.perturbations.none import NoPerturbation
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import ByAscent, OnGlobalObjective, needs_stored_states
+from fedflat.analysis.measures.drift import PerturbationDrift, perturbation_drift
+from fedflat.analysis.measures.flatness import sharpness
+from fedflat.bench.data.dataset import Batches
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.methods.perturbations.none import NoPerturbation
 
 
 class Drift(ByAscent, OnGlobalObjective):

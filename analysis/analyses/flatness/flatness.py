@@ -5,11 +5,11 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByAscent, ByForwardPasses, OnImages
-from analysis.measures.flatness import low_pass_filter, sharpness
-from analysis.measures.forward_passes import ForwardPasses
-from bench.numerics.streams import torch_stream
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import ByAscent, ByForwardPasses, OnImages
+from fedflat.analysis.measures.flatness import low_pass_filter, sharpness
+from fedflat.analysis.measures.forward_passes import ForwardPasses
+from fedflat.bench.numerics.streams import torch_stream
 
 
 class Flatness(ByAscent, OnImages, ByForwardPasses):

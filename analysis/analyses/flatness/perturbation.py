@@ -7,14 +7,14 @@ import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByForwardPasses, OnImages
-from analysis.measures.flatness import loss_along, random_directions
-from analysis.measures.forward_passes import ForwardPasses
-from bench.data.dataset import Batches
-from bench.input.bounds import MOST_ENTRIES, Count
-from bench.methods.base import unit
-from bench.numerics.streams import torch_stream
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import ByForwardPasses, OnImages
+from fedflat.analysis.measures.flatness import loss_along, random_directions
+from fedflat.analysis.measures.forward_passes import ForwardPasses
+from fedflat.bench.data.dataset import Batches
+from fedflat.bench.input.bounds import MOST_ENTRIES, Count
+from fedflat.bench.methods.base import unit
+from fedflat.bench.numerics.streams import torch_stream
 
 Direction = Literal["random", "gradient"]
 

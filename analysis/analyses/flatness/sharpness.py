@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByAscent, OnImages
-from analysis.measures.flatness import sharpness
-from bench.input.bounds import MOST_ENTRIES, Count
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import ByAscent, OnImages
+from fedflat.analysis.measures.flatness import sharpness
+from fedflat.bench.input.bounds import MOST_ENTRIES, Count
 
 
 class Sharpness(ByAscent, OnImages):

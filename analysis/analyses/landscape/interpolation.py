@@ -7,14 +7,14 @@ import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OfLandscape, OnSubsets
-from analysis.analyses.scores import score_points
-from analysis.measures.directions import Family
-from analysis.measures.landscape import Grid
-from bench.engine.objective import Objective
-from bench.input.bounds import MOST, Count
-from bench.models import build_model
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import OfLandscape, OnSubsets
+from fedflat.analysis.analyses.scores import score_points
+from fedflat.analysis.measures.directions import Family
+from fedflat.analysis.measures.landscape import Grid
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.bounds import MOST, Count
+from fedflat.bench.models import build_model
 
 
 class Interpolation(OfLandscape, OnSubsets):

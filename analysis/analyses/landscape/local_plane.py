@@ -4,13 +4,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import needs_stored_states
-from analysis.analyses.landscape.plane import Models, ThroughModels
-from bench.engine.federation import FederationState
-from bench.experiments.run_config import Evaluation
-from bench.input.bounds import MOST, Count
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import needs_stored_states
+from fedflat.analysis.analyses.landscape.plane import Models, ThroughModels
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.bounds import MOST, Count
+from fedflat.bench.input.errors import UserError
 
 
 class LocalPlane(ThroughModels):

@@ -8,14 +8,14 @@ import pandas as pd
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OfLandscape, OfOneSeed, OnSubsets
-from analysis.analyses.scores import score_points
-from analysis.measures.directions import plane_through
-from analysis.measures.landscape import Grid, axis_around
-from bench.experiments.run_config import Evaluation
-from bench.input.bounds import Points
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import OfLandscape, OfOneSeed, OnSubsets
+from fedflat.analysis.analyses.scores import score_points
+from fedflat.analysis.measures.directions import plane_through
+from fedflat.analysis.measures.landscape import Grid, axis_around
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.bounds import Points
+from fedflat.bench.input.errors import UserError
 
 
 class Models(NamedTuple):

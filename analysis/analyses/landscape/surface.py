@@ -7,15 +7,15 @@ import pandas as pd
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from analysis.analyses.analysed_run import AnalysedRun, Sample
-from analysis.analyses.base import OfLandscape, OfOneSeed, OnImages
-from analysis.analyses.scores import score_points
-from analysis.measures.directions import Biases, Family, filter_normalised_directions
-from analysis.measures.landscape import Grid, symmetric_axis
-from bench.experiments.run_config import Evaluation
-from bench.input.bounds import MOST_POINTS
-from bench.input.errors import UserError
-from bench.numerics.streams import torch_stream
+from fedflat.analysis.analyses.analysed_run import AnalysedRun, Sample
+from fedflat.analysis.analyses.base import OfLandscape, OfOneSeed, OnImages
+from fedflat.analysis.analyses.scores import score_points
+from fedflat.analysis.measures.directions import Biases, Family, filter_normalised_directions
+from fedflat.analysis.measures.landscape import Grid, symmetric_axis
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.bounds import MOST_POINTS
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import torch_stream
 
 
 class Surface(OfOneSeed, OfLandscape, OnImages):

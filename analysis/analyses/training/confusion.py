@@ -8,10 +8,10 @@ import pandas as pd
 import torch
 from pydantic import Field
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis
-from bench.data.dataset import Batches, Subset
-from bench.models.segmentation import Confusion as Counts
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.bench.data.dataset import Batches, Subset
+from fedflat.bench.models.segmentation import Confusion as Counts
 
 Row = tuple[str, str, int, str, float, float]
 

@@ -6,13 +6,13 @@ from typing import Annotated, ClassVar
 import pandas as pd
 from pydantic import Field, model_validator
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis
-from analysis.measures.convergence import FinalValue, first_reaching
-from analysis.measures.cost import SPENT, images_of_steps, spending
-from bench.experiments.run_config import Evaluation, score_words
-from bench.input.bounds import Count
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.measures.convergence import FinalValue, first_reaching
+from fedflat.analysis.measures.cost import SPENT, images_of_steps, spending
+from fedflat.bench.experiments.run_config import Evaluation, score_words
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
 
 TargetAccuracy = Annotated[float, Field(gt=0, le=100)]
 

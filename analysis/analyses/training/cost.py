@@ -4,9 +4,9 @@ from typing import ClassVar
 
 import pandas as pd
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis
-from analysis.measures.cost import per_round
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.measures.cost import per_round
 
 _MEMORY = {"process_peak_memory_mib": "peak_memory_mib", "peak_gpu_memory_mib": "peak_gpu_memory_mib"}
 

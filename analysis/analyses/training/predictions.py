@@ -12,11 +12,11 @@ from PIL import Image
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OfOneSeed
-from bench.data.dataset import Dataset
-from bench.data.label_maps import IGNORED, UNLABELLED
-from bench.input.bounds import Count
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import OfOneSeed
+from fedflat.bench.data.dataset import Dataset
+from fedflat.bench.data.label_maps import IGNORED, UNLABELLED
+from fedflat.bench.input.bounds import Count
 
 Pixels = NDArray[np.uint8]
 """Classes `[height, width]`, or colours `[height, width, 3]`."""

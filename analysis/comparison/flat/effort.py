@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.flat.search import numeric
-from bench.tuning.protocol.schema import Protocol
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.flat.search import numeric
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 TAKEN = "taken"
 """The outcome of a trial of the base that a method takes."""

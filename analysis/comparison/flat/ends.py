@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.tuning.search_budgets import RANGES, budget_of
-from bench.tuning.protocol.schema import Protocol
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.tuning.search_budgets import RANGES, budget_of
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 NEAR = 0.05
 """Values within this share of a range from its end count as being at it."""

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.flat.pairs import BASE
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.flat.tables import factors_text
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.report.figures.common import COLOURS, ROW
-from analysis.figures.base import LEGEND, figure_style, new_figure
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import Setting
-from bench.tuning.protocol.schema import Protocol
+from fedflat.analysis.comparison.flat.pairs import BASE
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.flat.tables import factors_text
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.report.figures.common import COLOURS, ROW
+from fedflat.analysis.figures.base import LEGEND, figure_style, new_figure
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 _LOOKS: tuple[dict[str, Any], ...] = ({"marker": "|", "color": "#777777"}, {"marker": "x", "color": "#777777"})
 """The marks of rows of equal compute."""

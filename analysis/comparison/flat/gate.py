@@ -6,9 +6,9 @@ fitted, or if their training accuracies differ by at most a point: then neither 
 
 import pandas as pd
 
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.flat.units import FITTED_UNIT
-from analysis.measures.fitting import FITTED, ROUNDING, is_fitted
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.flat.units import FITTED_UNIT
+from fedflat.analysis.measures.fitting import FITTED, ROUNDING, is_fitted
 
 YES, CLOSE, NO = "fitted", "within a point", "not fitted"
 

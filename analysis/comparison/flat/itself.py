@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.flat.units import tuning_seed
-from analysis.comparison.statistics.scores import Floats
-from analysis.measures.paired import flips
-from bench.tuning.protocol.schema import Protocol
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.flat.units import tuning_seed
+from fedflat.analysis.comparison.statistics.scores import Floats
+from fedflat.analysis.measures.paired import flips
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 GAPS = (1.0, 2.0, 4.0)
 """True differences in points, of which the share that is found is the power of the rule."""

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.flat.gate import NO, SHOWN, state_of_pair
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.statistics.verdicts import NONE, verdict
-from analysis.measures.paired import interval, sign_flip, sign_flip_corrected
-from bench.tuning.protocol.schema import Protocol
+from fedflat.analysis.comparison.flat.gate import NO, SHOWN, state_of_pair
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.statistics.verdicts import NONE, verdict
+from fedflat.analysis.measures.paired import interval, sign_flip, sign_flip_corrected
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 BASE = "_base"
 """The end of a column's name with the base's value."""

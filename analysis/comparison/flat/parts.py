@@ -3,21 +3,21 @@
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from analysis.comparison.baselines import load, stored_grids
-from analysis.comparison.flat import figures, tables, words
-from analysis.comparison.flat.effort import effort
-from analysis.comparison.flat.ends import ends_reached, points_chosen
-from analysis.comparison.flat.gate import methods
-from analysis.comparison.flat.itself import differences, itself
-from analysis.comparison.flat.pairs import pairs
-from analysis.comparison.flat.regime import Regime
-from analysis.comparison.flat.regime_page import regime_table, regime_words
-from analysis.comparison.flat.speed import speed
-from analysis.comparison.flat.stored import Stored
-from analysis.comparison.pages.part import Part
-from analysis.comparison.pages.table import number
-from analysis.comparison.run_table import TUNED
-from analysis.figures.base import TEXT_WIDTH
+from fedflat.analysis.comparison.baselines import load, stored_grids
+from fedflat.analysis.comparison.flat import figures, tables, words
+from fedflat.analysis.comparison.flat.effort import effort
+from fedflat.analysis.comparison.flat.ends import ends_reached, points_chosen
+from fedflat.analysis.comparison.flat.gate import methods
+from fedflat.analysis.comparison.flat.itself import differences, itself
+from fedflat.analysis.comparison.flat.pairs import pairs
+from fedflat.analysis.comparison.flat.regime import Regime
+from fedflat.analysis.comparison.flat.regime_page import regime_table, regime_words
+from fedflat.analysis.comparison.flat.speed import speed
+from fedflat.analysis.comparison.flat.stored import Stored
+from fedflat.analysis.comparison.pages.part import Part
+from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.run_table import TUNED
+from fedflat.analysis.figures.base import TEXT_WIDTH
 
 OTHER = "bench1d"
 """The grid of models that are not fitted, with which the regime is compared."""

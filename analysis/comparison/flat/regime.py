@@ -10,8 +10,8 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from analysis.measures.fitting import is_fitted
-from bench.experiments.address import IDS
+from fedflat.analysis.measures.fitting import is_fitted
+from fedflat.bench.experiments.address import IDS
 
 SETTING = IDS[:3]
 NEARLY = 90.0

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.comparison.flat.ends import NEAR, searched_values
-from analysis.comparison.flat.regime import NEARLY, SETTING, Regime
-from analysis.comparison.pages.table import ReportTable, number
-from analysis.comparison.run_table import TUNED
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from analysis.measures.fitting import FITTED
-from bench.experiments.address import Setting
+from fedflat.analysis.comparison.flat.ends import NEAR, searched_values
+from fedflat.analysis.comparison.flat.regime import NEARLY, SETTING, Regime
+from fedflat.analysis.comparison.pages.table import ReportTable, number
+from fedflat.analysis.comparison.run_table import TUNED
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.analysis.measures.fitting import FITTED
+from fedflat.bench.experiments.address import Setting
 
 
 def regime_words(regime: Regime) -> Iterator[str]:

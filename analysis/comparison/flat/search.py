@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.comparison.baselines import folder_of
-from bench.experiments.address import IDS, CellAddress
-from bench.experiments.results import TRIALS, ResultPaths
-from bench.files.csv_json import read_checked_csv, write_checked_csv
-from bench.files.locks import folder_lock
-from bench.input.errors import UserError
-from bench.input.frozen import NAME
+from fedflat.analysis.comparison.baselines import folder_of
+from fedflat.bench.experiments.address import IDS, CellAddress
+from fedflat.bench.experiments.results import TRIALS, ResultPaths
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import NAME
 
 SEARCH = "search.csv"
 KEY = [*IDS, "tuning_seed", "number"]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.flat.regime import SETTING
 
 
 def speed(units: pd.DataFrame) -> pd.DataFrame:

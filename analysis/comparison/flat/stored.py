@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.comparison.adding import add
-from analysis.comparison.baselines import RUNS, load
-from analysis.comparison.flat.search import add_search, load_search, winners
-from analysis.comparison.flat.units import units
-from analysis.comparison.run_table import finished_runs
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
-from bench.input.errors import UserError
-from bench.tuning.protocol.reading import Grid
-from bench.tuning.protocol.schema import Protocol
+from fedflat.analysis.comparison.adding import add
+from fedflat.analysis.comparison.baselines import RUNS, load
+from fedflat.analysis.comparison.flat.search import add_search, load_search, winners
+from fedflat.analysis.comparison.flat.units import units
+from fedflat.analysis.comparison.run_table import finished_runs
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 CROSSED = "x"
 """The end of the name of a grid with the values of the next tuning seed."""

@@ -7,17 +7,17 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.comparable import Row
-from analysis.comparison.flat.gate import YES
-from analysis.comparison.flat.itself import Itself
-from analysis.comparison.flat.pairs import BASE
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.pages.table import NO_NUMBER, ReportTable, number
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from analysis.measures.fitting import FITTED
-from bench.experiments.address import Setting
-from bench.tuning.protocol.schema import Protocol
+from fedflat.analysis.comparison.comparable import Row
+from fedflat.analysis.comparison.flat.gate import YES
+from fedflat.analysis.comparison.flat.itself import Itself
+from fedflat.analysis.comparison.flat.pairs import BASE
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.pages.table import NO_NUMBER, ReportTable, number
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.analysis.measures.fitting import FITTED
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 REPORT = "flat"
 

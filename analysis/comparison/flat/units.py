@@ -7,11 +7,11 @@ import json
 
 import pandas as pd
 
-from analysis.comparison.baselines import rated_columns
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.run_table import CURVE_IDS
-from analysis.measures.fitting import FITTED, is_fitted
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.baselines import rated_columns
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.run_table import CURVE_IDS
+from fedflat.analysis.measures.fitting import FITTED, is_fitted
+from fedflat.bench.input.errors import UserError
 
 FITTED_UNIT = "fitted"
 """A column of units: whether each of its runs is fitted."""

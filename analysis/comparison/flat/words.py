@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.comparison.comparable import Row
-from analysis.comparison.flat.gate import NO, YES
-from analysis.comparison.flat.itself import Itself
-from analysis.comparison.flat.pairs import BASE
-from analysis.comparison.flat.regime import SETTING
-from analysis.comparison.flat.tables import percent_with_interval, with_interval
-from analysis.comparison.pages.table import number
-from analysis.comparison.statistics.verdicts import BETTER, NONE, WORSE
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import Setting
-from bench.tuning.protocol.schema import Protocol
+from fedflat.analysis.comparison.comparable import Row
+from fedflat.analysis.comparison.flat.gate import NO, YES
+from fedflat.analysis.comparison.flat.itself import Itself
+from fedflat.analysis.comparison.flat.pairs import BASE
+from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.flat.tables import percent_with_interval, with_interval
+from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, WORSE
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 NOTHING = "Nothing is stored yet: the search has not ended for any pair."
 

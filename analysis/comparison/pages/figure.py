@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.captions import Caption
 
 
 @dataclass(frozen=True)

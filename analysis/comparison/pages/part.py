@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.pages.table import ReportTable
-from analysis.comparison.pages.write import markdown_figure
-from analysis.report.pictures import save_picture
-from bench.files.marked_text import rewrite_part
-from bench.input.content import short_hash
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.pages.table import ReportTable
+from fedflat.analysis.comparison.pages.write import markdown_figure
+from fedflat.analysis.report.pictures import save_picture
+from fedflat.bench.files.marked_text import rewrite_part
+from fedflat.bench.input.content import short_hash
 
 PIXELS = 880
 """The width of a figure."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.layouts.captions import Caption
-from analysis.tables.formats import ampersands, escape_latex, latex_table, markdown_notes, text_width
-from bench.files.text_table import aligned, markdown, without_html
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.tables.formats import ampersands, escape_latex, latex_table, markdown_notes, text_width
+from fedflat.bench.files.text_table import aligned, markdown, without_html
 
 NO_NUMBER = "–"
 

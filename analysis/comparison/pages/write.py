@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.pages.table import ReportTable
-from analysis.figures.base import TEXT_WIDTH
-from analysis.figures.draw import save
-from analysis.tables.formats import escape_latex, latex_label, markdown_notes
-from bench.files.atomic import write_text
-from bench.files.csv_json import write_csv
-from bench.files.text_table import without_html
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.pages.table import ReportTable
+from fedflat.analysis.figures.base import TEXT_WIDTH
+from fedflat.analysis.figures.draw import save
+from fedflat.analysis.tables.formats import escape_latex, latex_label, markdown_notes
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.csv_json import write_csv
+from fedflat.bench.files.text_table import without_html
 
 PACKAGES = r"% needs \usepackage{booktabs,adjustbox,graphicx}"
 """The first line of a page in LaTeX."""

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.pages.table import ReportTable, number, with_lost
-from analysis.comparison.report.words import COUNTED_AS, RULE, lost_word, note_on_means, note_on_tests
-from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
-from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
-from analysis.comparison.statistics.profiles import gap_profile, share_within
-from analysis.comparison.statistics.ranking import mean_ranks, ranking
-from analysis.comparison.statistics.scores import Floats, Scores
-from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import IDS, Setting
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.pages.table import ReportTable, number, with_lost
+from fedflat.analysis.comparison.report.words import COUNTED_AS, RULE, lost_word, note_on_means, note_on_tests
+from fedflat.analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
+from fedflat.analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
+from fedflat.analysis.comparison.statistics.profiles import gap_profile, share_within
+from fedflat.analysis.comparison.statistics.ranking import mean_ranks, ranking
+from fedflat.analysis.comparison.statistics.scores import Floats, Scores
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import IDS, Setting
 
 MARKS = {BETTER: "+", WORSE: "−", UNCLEAR: "", NONE: ""}
 """Significance marks of entries of rivals."""

@@ -2,11 +2,11 @@
 
 import textwrap
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.report.tables import verdict_header, verdict_rows, verdict_table
-from analysis.comparison.report.words import about, of_setting, verdict
-from analysis.layouts.titles import setting_title
-from bench.files.text_table import aligned
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.report.tables import verdict_header, verdict_rows, verdict_table
+from fedflat.analysis.comparison.report.words import about, of_setting, verdict
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.files.text_table import aligned
 
 WIDTH = 110
 """Characters per line of sentences and notes."""

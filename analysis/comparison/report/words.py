@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.comparison.comparable import origin_notes
-from analysis.comparison.compare import Comparison
-from analysis.comparison.run_table import ROUNDS_TO, rule_of
-from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
-from analysis.comparison.statistics.flatness import stored_measures
-from analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
-from analysis.comparison.statistics.verdicts import ALPHA, BETTER, POWER, UNCLEAR, WORSE, detectable_difference
-from analysis.comparison.tuning import search_budgets
-from analysis.layouts.titles import setting_title
-from analysis.measures.paired import CONFIDENCE
-from bench.experiments.address import IDS, Setting
+from fedflat.analysis.comparison.comparable import origin_notes
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.run_table import ROUNDS_TO, rule_of
+from fedflat.analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
+from fedflat.analysis.comparison.statistics.flatness import stored_measures
+from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
+from fedflat.analysis.comparison.statistics.verdicts import ALPHA, BETTER, POWER, UNCLEAR, WORSE, detectable_difference
+from fedflat.analysis.comparison.tuning import search_budgets
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.analysis.measures.paired import CONFIDENCE
+from fedflat.bench.experiments.address import IDS, Setting
 
 RULE = (
     f"Better or worse: the corrected p-value of the paired differences is below {ALPHA:g}, and their "

@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.explore import render_comparison
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.pages.table import ReportTable
-from analysis.comparison.pages.write import PACKAGES, latex_figure, markdown_figure, write_parts
-from analysis.comparison.report.figures import differences, points, profiles, ranks
-from analysis.comparison.report.tables import tables
-from analysis.comparison.report.words import about, of_setting, verdict
-from analysis.comparison.statistics.costs import stored_costs
-from analysis.comparison.statistics.flatness import stored_measures
-from analysis.figures.base import TEXT_WIDTH
-from analysis.layouts.titles import setting_title
-from analysis.tables.formats import escape_latex
-from bench.files.atomic import write_text
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.explore import render_comparison
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.pages.table import ReportTable
+from fedflat.analysis.comparison.pages.write import PACKAGES, latex_figure, markdown_figure, write_parts
+from fedflat.analysis.comparison.report.figures import differences, points, profiles, ranks
+from fedflat.analysis.comparison.report.tables import tables
+from fedflat.analysis.comparison.report.words import about, of_setting, verdict
+from fedflat.analysis.comparison.statistics.costs import stored_costs
+from fedflat.analysis.comparison.statistics.flatness import stored_measures
+from fedflat.analysis.figures.base import TEXT_WIDTH
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.analysis.tables.formats import escape_latex
+from fedflat.bench.files.atomic import write_text
 
 _FIGURES_OF = {"verdicts": ("differences",), "ranking": ("ranking", "critical"), "profile": ("profiles",),
            "costs": ("costs",), "flatness": ("flatness",)}  # fmt: skip

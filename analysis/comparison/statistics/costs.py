@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.statistics.scores import Floats, Scores
-from bench.experiments.address import IDS
+from fedflat.analysis.comparison.statistics.scores import Floats, Scores
+from fedflat.bench.experiments.address import IDS
 
 COSTS = ("communicated_mb", "gradients", "seconds")
 """Columns of what a whole run has spent."""

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from analysis.comparison.statistics.scores import Scores
-from bench.experiments.address import IDS
+from fedflat.analysis.comparison.statistics.scores import Scores
+from fedflat.bench.experiments.address import IDS
 
 MEASURES = {
     "lambda_max": "λ_max",

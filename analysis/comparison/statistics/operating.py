@@ -1,8 +1,8 @@
 """How often the comparison is wrong, and what it finds: tables of docs/comparison.md.
 
-`python -m analysis.comparison.statistics.operating GRID` rewrites the tables. Comparisons of identical methods, and of
-a method that is better by a known gap, are simulated with the spread of the stored baselines of a grid, or drawn from
-their runs.
+`python -m fedflat.analysis.comparison.statistics.operating GRID` rewrites the tables. Comparisons of identical methods,
+and of a method that is better by a known gap, are simulated with the spread of the stored baselines of a grid, or drawn
+from their runs.
 """
 
 import math
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.comparison.baselines import load
-from analysis.comparison.statistics.ranking import mean_ranks
-from analysis.comparison.statistics.scores import LEAST_SEEDS, Floats, Scores
-from analysis.comparison.statistics.verdicts import (
+from fedflat.analysis.comparison.baselines import load
+from fedflat.analysis.comparison.statistics.ranking import mean_ranks
+from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS, Floats, Scores
+from fedflat.analysis.comparison.statistics.verdicts import (
     ALPHA,
     BETTER,
     UNCLEAR,
@@ -27,10 +27,10 @@ from analysis.comparison.statistics.verdicts import (
     verdicts,
     verdicts_by_setting,
 )
-from analysis.measures.paired import CONFIDENCE, holm, interval, sign_flip
-from bench.experiments.address import Setting
-from bench.files.marked_text import rewrite_part
-from bench.files.text_table import markdown
+from fedflat.analysis.measures.paired import CONFIDENCE, holm, interval, sign_flip
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.files.marked_text import rewrite_part
+from fedflat.bench.files.text_table import markdown
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "comparison.md"
 PART = "simulation"

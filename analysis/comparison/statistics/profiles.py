@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.statistics.scores import Floats, Scores
-from bench.experiments.address import IDS
+from fedflat.analysis.comparison.statistics.scores import Floats, Scores
+from fedflat.bench.experiments.address import IDS
 
 COLUMNS = ("measure", "method", "distance", "share")
 

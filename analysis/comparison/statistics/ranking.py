@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata, studentized_range
 
-from analysis.comparison.statistics.scores import Scores
-from analysis.comparison.statistics.verdicts import ALPHA, corrected_p
-from analysis.measures.paired import interval
-from bench.experiments.address import IDS
+from fedflat.analysis.comparison.statistics.scores import Scores
+from fedflat.analysis.comparison.statistics.verdicts import ALPHA, corrected_p
+from fedflat.analysis.measures.paired import interval
+from fedflat.bench.experiments.address import IDS
 
 
 def ranking(scores: Scores) -> pd.DataFrame:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.measures.convergence import Better
-from bench.experiments.address import IDS, Setting
+from fedflat.analysis.measures.convergence import Better
+from fedflat.bench.experiments.address import IDS, Setting
 
 Floats = NDArray[np.float64]
 

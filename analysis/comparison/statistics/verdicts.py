@@ -11,9 +11,9 @@ import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 
-from analysis.comparison.statistics.scores import Floats, Scores
-from analysis.measures.paired import interval, sign_flip, sign_flip_corrected, sign_flip_limit
-from bench.experiments.address import Setting
+from fedflat.analysis.comparison.statistics.scores import Floats, Scores
+from fedflat.analysis.measures.paired import interval, sign_flip, sign_flip_corrected, sign_flip_limit
+from fedflat.bench.experiments.address import Setting
 
 ALPHA = 0.05
 """The chance of any wrong verdict about a method over all settings is at most this; that of any wrong one in single

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bench.experiments.address import IDS
-from bench.experiments.sections.method_choice import MethodChoice
-from bench.methods.compose import SLOTS
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.sections.method_choice import MethodChoice
+from fedflat.bench.methods.compose import SLOTS
 
 CONFIGURATION = [*IDS, "variant"]
 """Columns that name a configuration: a method in a setting, with untuned or tuned values."""

@@ -10,18 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.study.configurations import AXES, CONFIGURATION, perturbation
-from analysis.comparison.study.granulated import OVERALL
-from analysis.comparison.study.information import K
-from analysis.comparison.study.levels import ALL, BETWEEN, LEVELS, WITHIN
-from analysis.comparison.study.measures import FLATNESS, NAMES, RESULTS
-from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
-from analysis.comparison.study.tables import INTERVALS, ORACLE, SIGNS, heading, information_heading, which_runs
-from analysis.figures.base import LEGEND, Body, figure_style, legend_columns, new_figure
-from analysis.figures.palette import hue
-from analysis.layouts.captions import Caption
-from bench.experiments.address import IDS
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.study.configurations import AXES, CONFIGURATION, perturbation
+from fedflat.analysis.comparison.study.granulated import OVERALL
+from fedflat.analysis.comparison.study.information import K
+from fedflat.analysis.comparison.study.levels import ALL, BETWEEN, LEVELS, WITHIN
+from fedflat.analysis.comparison.study.measures import FLATNESS, NAMES, RESULTS
+from fedflat.analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
+from fedflat.analysis.comparison.study.tables import INTERVALS, ORACLE, SIGNS, heading, information_heading, which_runs
+from fedflat.analysis.figures.base import LEGEND, Body, figure_style, legend_columns, new_figure
+from fedflat.analysis.figures.palette import hue
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.bench.experiments.address import IDS
 
 _WIDE = 4.5
 _LOOKS = {BETWEEN: ("#0072B2", "o", -0.24), WITHIN: ("#D55E00", "s", 0.0), ALL: ("#555555", "D", 0.24)}

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from analysis.comparison.study.configurations import Configurations
-from analysis.comparison.study.kendall import Floats, signs
-from analysis.comparison.study.levels import LEAST_CLUSTERS, Clusters, Correlation, with_interval
+from fedflat.analysis.comparison.study.configurations import Configurations
+from fedflat.analysis.comparison.study.kendall import Floats, signs
+from fedflat.analysis.comparison.study.levels import LEAST_CLUSTERS, Clusters, Correlation, with_interval
 
 OVERALL = "Ψ"
 

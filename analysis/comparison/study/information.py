@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.comparison.study.configurations import Configurations
-from analysis.comparison.study.kendall import Floats, signs
+from fedflat.analysis.comparison.study.configurations import Configurations
+from fedflat.analysis.comparison.study.kendall import Floats, signs
 
 MOST_AXES = 2
 """The largest number of axes that are known at once, as in the paper."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.comparison.study.kendall import Floats, partial, tau_b
+from fedflat.analysis.comparison.study.kendall import Floats, partial, tau_b
 
 BETWEEN, WITHIN, ALL = "between", "within", "all"
 LEVELS = {BETWEEN: "between methods", WITHIN: "within methods", ALL: "all runs"}

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.statistics.flatness import MEASURES
-from bench.experiments.address import IDS
+from fedflat.analysis.comparison.statistics.flatness import MEASURES
+from fedflat.bench.experiments.address import IDS
 
 RESULTS = {"test_accuracy": "test accuracy", "generalisation_gap": "generalisation gap"}
 """Columns of results, and their names."""

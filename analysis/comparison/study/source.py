@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.baselines import folder_of, load
-from analysis.comparison.comparable import check_accuracies
-from analysis.comparison.run_table import ANALYSED, run_table
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.results import ResultPaths
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.baselines import folder_of, load
+from fedflat.analysis.comparison.comparable import check_accuracies
+from fedflat.analysis.comparison.run_table import ANALYSED, run_table
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.input.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.study.configurations import CONFIGURATION, Configurations
-from analysis.comparison.study.granulated import granulated
-from analysis.comparison.study.information import information
-from analysis.comparison.study.kendall import Floats
-from analysis.comparison.study.levels import Clusters, Sample, pooled
-from analysis.comparison.study.measures import (
+from fedflat.analysis.comparison.study.configurations import CONFIGURATION, Configurations
+from fedflat.analysis.comparison.study.granulated import granulated
+from fedflat.analysis.comparison.study.information import information
+from fedflat.analysis.comparison.study.kendall import Floats
+from fedflat.analysis.comparison.study.levels import Clusters, Sample, pooled
+from fedflat.analysis.comparison.study.measures import (
     FLATNESS,
     RANDOM,
     REFERENCES,
@@ -22,8 +22,8 @@ from analysis.comparison.study.measures import (
     measured,
     with_references,
 )
-from bench.experiments.address import IDS
-from bench.input.errors import UserError
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.input.errors import UserError
 
 EVERY, FITTED = "all", "fitted"
 """Which runs: all that have values, or those of methods that fit their training data."""

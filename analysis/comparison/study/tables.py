@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.comparable import Row
-from analysis.comparison.pages.table import ReportTable, number
-from analysis.comparison.study.configurations import AXES
-from analysis.comparison.study.granulated import OVERALL
-from analysis.comparison.study.information import MOST_AXES, K
-from analysis.comparison.study.levels import BETWEEN, LEAST_CLUSTERS, LEVELS, RESAMPLES
-from analysis.comparison.study.measures import NAMES, RESULTS, TRAIN_LOSS
-from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import Setting
+from fedflat.analysis.comparison.comparable import Row
+from fedflat.analysis.comparison.pages.table import ReportTable, number
+from fedflat.analysis.comparison.study.configurations import AXES
+from fedflat.analysis.comparison.study.granulated import OVERALL
+from fedflat.analysis.comparison.study.information import MOST_AXES, K
+from fedflat.analysis.comparison.study.levels import BETWEEN, LEAST_CLUSTERS, LEVELS, RESAMPLES
+from fedflat.analysis.comparison.study.measures import NAMES, RESULTS, TRAIN_LOSS
+from fedflat.analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import Setting
 
 REPORT = "study"
 INTERVALS = f"Intervals: 95 %, percentiles of {RESAMPLES:,} bootstrap samples"

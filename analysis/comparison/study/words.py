@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.comparison.pages.table import number
-from analysis.comparison.study.information import K
-from analysis.comparison.study.levels import BETWEEN, WITHIN
-from analysis.comparison.study.measures import FLATNESS, NAMES, RANDOM, RESULTS, TRAIN_LOSS
-from analysis.comparison.study.study import EVERY, POOLED, Study
+from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.study.information import K
+from fedflat.analysis.comparison.study.levels import BETWEEN, WITHIN
+from fedflat.analysis.comparison.study.measures import FLATNESS, NAMES, RANDOM, RESULTS, TRAIN_LOSS
+from fedflat.analysis.comparison.study.study import EVERY, POOLED, Study
 
 _BETTER = {
     "test_accuracy": (-1, "higher test accuracies"),

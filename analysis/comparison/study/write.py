@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from analysis.comparison.pages.write import write_pages
-from analysis.comparison.study.figures import figures
-from analysis.comparison.study.study import Study
-from analysis.comparison.study.tables import REPORT, tables
-from analysis.comparison.study.words import words
-from analysis.figures.base import TEXT_WIDTH
+from fedflat.analysis.comparison.pages.write import write_pages
+from fedflat.analysis.comparison.study.figures import figures
+from fedflat.analysis.comparison.study.study import Study
+from fedflat.analysis.comparison.study.tables import REPORT, tables
+from fedflat.analysis.comparison.study.words import words
+from fedflat.analysis.figures.base import TEXT_WIDTH
 
 
 def write(study: Study, folder: Path, width: float = TEXT_WIDTH) -> Path:

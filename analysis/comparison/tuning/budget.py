@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from analysis.comparison.tuning.gain import columns_of
-from analysis.measures.best_so_far import Floats, best_so_far, random_orders
-from analysis.measures.paired import CONFIDENCE
-from bench.experiments.address import IDS, Setting
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.tuning.gain import columns_of
+from fedflat.analysis.measures.best_so_far import Floats, best_so_far, random_orders
+from fedflat.analysis.measures.paired import CONFIDENCE
+from fedflat.bench.experiments.address import IDS, Setting
+from fedflat.bench.input.errors import UserError
 
 ORDERS = 2000
 LEAST_METHODS = LEAST_TRIALS = 2

@@ -11,11 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.run_table import TUNED
-from analysis.comparison.tuning.search_budgets import budget_of
-from bench.experiments.address import IDS
-from bench.input.errors import UserError
-from bench.tuning.ranges import value_at
+from fedflat.analysis.comparison.run_table import TUNED
+from fedflat.analysis.comparison.tuning.search_budgets import budget_of
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.tuning.ranges import value_at
 
 
 @dataclass(frozen=True)

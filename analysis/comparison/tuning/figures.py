@@ -9,15 +9,15 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
-from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
-from analysis.comparison.tuning.budget import Budget
-from analysis.comparison.tuning.gain import ALL, Gain
-from analysis.comparison.tuning.tables import budget_notes, gain_notes, in_setting, rank_change
-from analysis.figures.base import LEGEND, STYLE, Body, figure_style, most_side_by_side, new_figure
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
+from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.gain import ALL, Gain
+from fedflat.analysis.comparison.tuning.tables import budget_notes, gain_notes, in_setting, rank_change
+from fedflat.analysis.figures.base import LEGEND, STYLE, Body, figure_style, most_side_by_side, new_figure
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
 
 _WIDE = 4.5
 _MEANS = {"untuned": "white", "tuned": "#333333"}

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pandas as pd
 from scipy.stats import kendalltau
 
-from analysis.comparison.comparable import PAIR
-from analysis.comparison.run_table import TUNED, UNTUNED
-from analysis.comparison.statistics.ranking import ranked
-from analysis.comparison.statistics.scores import Floats, Scores
-from analysis.comparison.statistics.verdicts import corrected_by_setting, corrected_p, verdict
-from analysis.measures.paired import interval
-from bench.experiments.address import IDS, Setting
-from bench.input.errors import UserError, first_few
+from fedflat.analysis.comparison.comparable import PAIR
+from fedflat.analysis.comparison.run_table import TUNED, UNTUNED
+from fedflat.analysis.comparison.statistics.ranking import ranked
+from fedflat.analysis.comparison.statistics.scores import Floats, Scores
+from fedflat.analysis.comparison.statistics.verdicts import corrected_by_setting, corrected_p, verdict
+from fedflat.analysis.measures.paired import interval
+from fedflat.bench.experiments.address import IDS, Setting
+from fedflat.bench.input.errors import UserError, first_few
 
 METRIC = "test_accuracy"
 ALL = "all"

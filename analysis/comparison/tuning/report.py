@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from analysis.comparison.pages.table import number
-from analysis.comparison.pages.write import write_pages
-from analysis.comparison.report.words import counts
-from analysis.comparison.statistics.scores import LEAST_SEEDS
-from analysis.comparison.tuning import figures, tables
-from analysis.comparison.tuning.budget import Budget
-from analysis.comparison.tuning.early_stopping import EarlyStopping
-from analysis.comparison.tuning.gain import Gain
-from analysis.comparison.tuning.source import TuningSource
-from analysis.comparison.tuning.tables import REPORT, trials_heading
-from analysis.figures.base import TEXT_WIDTH
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.pages.write import write_pages
+from fedflat.analysis.comparison.report.words import counts
+from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS
+from fedflat.analysis.comparison.tuning import figures, tables
+from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
+from fedflat.analysis.comparison.tuning.gain import Gain
+from fedflat.analysis.comparison.tuning.source import TuningSource
+from fedflat.analysis.comparison.tuning.tables import REPORT, trials_heading
+from fedflat.analysis.figures.base import TEXT_WIDTH
+from fedflat.bench.input.errors import UserError
 
 _Part = TypeVar("_Part")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from bench.engine.step_settings import StepSettings
-from bench.experiments.sections.tuning import Tuned, as_yaml
-from bench.input.errors import UserError
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.sections.tuning import Tuned, as_yaml
+from fedflat.bench.input.errors import UserError
 
 BUDGET = ("trials", "rungs", "validation", "seed", "judged")
 """What must be equal for two searches to be comparable."""

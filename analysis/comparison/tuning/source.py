@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.comparison.baselines import RUNS, folder_of, load
-from analysis.comparison.comparable import check_comparable
-from analysis.comparison.run_table import TUNED, run_table
-from analysis.comparison.study.source import Source
-from analysis.comparison.tuning.budget import Budget
-from analysis.comparison.tuning.early_stopping import EarlyStopping
-from analysis.comparison.tuning.gain import Gain
-from analysis.comparison.tuning.trials import collect, file_of, load_trials
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.results import ResultPaths
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.baselines import RUNS, folder_of, load
+from fedflat.analysis.comparison.comparable import check_comparable
+from fedflat.analysis.comparison.run_table import TUNED, run_table
+from fedflat.analysis.comparison.study.source import Source
+from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
+from fedflat.analysis.comparison.tuning.gain import Gain
+from fedflat.analysis.comparison.tuning.trials import collect, file_of, load_trials
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.input.errors import UserError
 
 
 @dataclass(frozen=True)

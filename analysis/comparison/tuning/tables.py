@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable, Iterator
 
-from analysis.comparison.comparable import Row
-from analysis.comparison.pages.table import ReportTable, number, with_lost
-from analysis.comparison.run_table import rule_of
-from analysis.comparison.tuning.budget import ORDERS, Budget
-from analysis.comparison.tuning.early_stopping import EarlyStopping
-from analysis.comparison.tuning.gain import ALL, Gain
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import IDS, Setting
+from fedflat.analysis.comparison.comparable import Row
+from fedflat.analysis.comparison.pages.table import ReportTable, number, with_lost
+from fedflat.analysis.comparison.run_table import rule_of
+from fedflat.analysis.comparison.tuning.budget import ORDERS, Budget
+from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
+from fedflat.analysis.comparison.tuning.gain import ALL, Gain
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import IDS, Setting
 
 REPORT = "tuning"
 """The name of the page, and the beginning of labels in LaTeX."""

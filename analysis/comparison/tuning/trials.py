@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.comparison.baselines import folder_of
-from analysis.comparison.run_table import as_json
-from analysis.layouts.titles import method_titles
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS
-from bench.experiments.results import TRIALS
-from bench.files.csv_json import read_checked_csv, write_checked_csv
-from bench.files.locks import folder_lock
-from bench.input.errors import UserError, first_few
-from bench.input.frozen import NAME
-from bench.training.directories.open_runs import no_empty_folders
-from bench.tuning.cell_search import CellSearch, seed_of
-from bench.tuning.halving import Step
-from bench.tuning.score import LAST, in_words
+from fedflat.analysis.comparison.baselines import folder_of
+from fedflat.analysis.comparison.run_table import as_json
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.results import TRIALS
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.input.frozen import NAME
+from fedflat.bench.training.directories.open_runs import no_empty_folders
+from fedflat.bench.tuning.cell_search import CellSearch, seed_of
+from fedflat.bench.tuning.halving import Step
+from fedflat.bench.tuning.score import LAST, in_words
 
 KEY = [*IDS, "trial"]
 """Columns in which no two stored trials are equal: a cell has one search."""

@@ -11,15 +11,15 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure, whole_numbers
-from analysis.figures.heatmap import draw_rounds
-from analysis.figures.notes import missing_note
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
-from analysis.measures.clients import over_how_many
-from bench.experiments.address import CellAddress
-from bench.input.bounds import Columns
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure, whole_numbers
+from fedflat.analysis.figures.heatmap import draw_rounds
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.clients import over_how_many
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.input.bounds import Columns
+from fedflat.bench.input.errors import UserError
 
 _LABELS = {"accuracy": "Accuracy (%)", "feature_norm": "Mean norm of the features"}
 _DATA = {"class": "each class's test images", "client": "each client's training images"}

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, count_seeds, new_figure
-from analysis.figures.notes import missing_note
-from analysis.figures.palette import Style, styles
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
-from bench.experiments.address import IDS, CellAddress
+from fedflat.analysis.figures.base import PanelLayout, count_seeds, new_figure
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.figures.palette import Style, styles
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.bench.experiments.address import IDS, CellAddress
 
 _LABELS = {
     "test": "Accuracy (%) on the client's\ntest images",

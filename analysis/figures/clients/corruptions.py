@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.bars import draw_bars, draw_bars_legend
-from analysis.figures.base import (
+from fedflat.analysis.figures.bars import draw_bars, draw_bars_legend
+from fedflat.analysis.figures.base import (
     DEVIATION,
     BandsLayout,
     OneSettingLayout,
@@ -18,12 +18,12 @@ from analysis.figures.base import (
     means_and_deviations,
     new_figure,
 )
-from analysis.figures.notes import missing_note
-from analysis.figures.palette import styles
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
-from bench.experiments.address import IDS, CellAddress
-from bench.input.errors import UserError
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.figures.palette import styles
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.bench.experiments.address import IDS, CellAddress
+from fedflat.bench.input.errors import UserError
 
 
 class CorruptionsLayout(BandsLayout, OneSettingLayout):

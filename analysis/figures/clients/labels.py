@@ -6,11 +6,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
-from analysis.figures.heatmap import body_height, body_width, draw_counts
-from analysis.figures.notes import missing_note
-from analysis.layouts.tidy import Tidy, of_setting
-from analysis.layouts.titles import partition_title
+from fedflat.analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
+from fedflat.analysis.figures.heatmap import body_height, body_width, draw_counts
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.tidy import Tidy, of_setting
+from fedflat.analysis.layouts.titles import partition_title
 
 
 class LabelsLayout(OneSeedLayout, PanelLayout):

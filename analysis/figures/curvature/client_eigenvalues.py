@@ -8,13 +8,13 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import Body, PanelLayout, count_seeds, new_figure, plain_numbers, whole_numbers
-from analysis.figures.heatmap import draw_rounds
-from analysis.figures.notes import missing_note
-from analysis.figures.palette import Style, styles
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles, partition_title
-from bench.experiments.address import CellAddress
+from fedflat.analysis.figures.base import Body, PanelLayout, count_seeds, new_figure, plain_numbers, whole_numbers
+from fedflat.analysis.figures.heatmap import draw_rounds
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.figures.palette import Style, styles
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles, partition_title
+from fedflat.bench.experiments.address import CellAddress
 
 _LAMBDA = "$λ_{\\max}$"
 _FEW = 8

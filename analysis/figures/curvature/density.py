@@ -5,13 +5,13 @@ from typing import ClassVar, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
-from analysis.figures.notes import missing_note
-from analysis.figures.palette import styles
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles, partition_title
-from bench.experiments.address import CellAddress
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.figures.palette import styles
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles, partition_title
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.input.errors import UserError
 
 
 class DensityLayout(OneSeedLayout, PanelLayout):

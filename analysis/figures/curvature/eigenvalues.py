@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import most_side_by_side, new_figure, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, spread, with_coinciding_note
-from analysis.figures.notes import missing_note
-from analysis.layouts.tidy import Tidy
+from fedflat.analysis.figures.base import most_side_by_side, new_figure, whole_numbers
+from fedflat.analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, spread, with_coinciding_note
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.tidy import Tidy
 
 
 class EigenvaluesLayout(LinePanelsLayout):

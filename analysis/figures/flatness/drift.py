@@ -7,12 +7,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import draw_curve, new_figure, whole_numbers
-from analysis.figures.lines import LinesLayout, LinesPanel, draw_lines_legend
-from analysis.figures.notes import missing_note
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.measures.convergence import curves
-from bench.experiments.experiment import Experiment
+from fedflat.analysis.figures.base import draw_curve, new_figure, whole_numbers
+from fedflat.analysis.figures.lines import LinesLayout, LinesPanel, draw_lines_legend
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.measures.convergence import curves
+from fedflat.bench.experiments.experiment import Experiment
 
 _LABELS = {
     "perturbation_drift": "Perturbation drift PD (0 to 1)",

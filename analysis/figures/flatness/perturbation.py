@@ -9,15 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.analyses.base import Analysis
-from analysis.analyses.flatness.perturbation import Perturbation
-from analysis.figures.base import DEVIATION, count_seeds, most_side_by_side, new_figure
-from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, spread, with_coinciding_note
-from analysis.figures.notes import missing_note
-from analysis.layouts.tidy import Tidy
-from bench.experiments.address import RUN_IDS
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.analyses.flatness.perturbation import Perturbation
+from fedflat.analysis.figures.base import DEVIATION, count_seeds, most_side_by_side, new_figure
+from fedflat.analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, spread, with_coinciding_note
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 
 _LABELS = {"random": "Perturbation radius ‖δ‖₂", "gradient": "Perturbation r along the unit gradient (r > 0: uphill)"}
 

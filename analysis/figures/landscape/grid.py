@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 
 def grid(rows: pd.DataFrame, x: str, y: str, value: str, title: str) -> pd.DataFrame:

@@ -7,16 +7,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.analyses.base import Analysis, OnSubsets
-from analysis.figures.base import DEVIATION, BandsLayout, OneSettingLayout, add_legend, draw_curve, new_figure
-from analysis.figures.landscape.plane import PART
-from analysis.figures.lines import spread
-from analysis.figures.notes import missing_note
-from analysis.figures.palette import styles
-from analysis.layouts.tidy import Tidy, of_cell
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.base import Analysis, OnSubsets
+from fedflat.analysis.figures.base import DEVIATION, BandsLayout, OneSettingLayout, add_legend, draw_curve, new_figure
+from fedflat.analysis.figures.landscape.plane import PART
+from fedflat.analysis.figures.lines import spread
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.figures.palette import styles
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 
 
 class InterpolationLayout(BandsLayout, OneSettingLayout):

@@ -14,14 +14,14 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
-from analysis.figures.landscape.grid import grid
-from analysis.figures.notes import missing_note
-from analysis.figures.palette import styles
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles, partition_title
-from bench.experiments.address import CellAddress
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from fedflat.analysis.figures.landscape.grid import grid
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.figures.palette import styles
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles, partition_title
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.input.errors import UserError
 
 _COLOURS = "viridis"
 _LEVELS = 13

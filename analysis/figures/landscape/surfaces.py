@@ -12,13 +12,13 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure, plain_numbers
-from analysis.figures.landscape.grid import grid
-from analysis.figures.notes import missing_note
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
-from bench.experiments.address import CellAddress
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure, plain_numbers
+from fedflat.analysis.figures.landscape.grid import grid
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.input.errors import UserError
 
 _COLOURS = "viridis"
 Plane = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]

@@ -9,16 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import new_figure, plain_numbers, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing, with_coinciding_note
-from analysis.figures.notes import diverged_note, missing_note, stopped_note
-from analysis.layouts.grid import PANELS_OF_GRID, GridPart
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import curves, neighbour_means
-from bench.experiments.address import IDS
-from bench.input.bounds import Columns, Count
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import new_figure, plain_numbers, whole_numbers
+from fedflat.analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing, with_coinciding_note
+from fedflat.analysis.figures.notes import diverged_note, missing_note, stopped_note
+from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.convergence import curves, neighbour_means
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.input.bounds import Columns, Count
+from fedflat.bench.input.errors import UserError
 
 _LABELS = {
     "test_accuracy": "Test accuracy (%)",

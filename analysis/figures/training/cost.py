@@ -12,15 +12,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from analysis.figures.base import DEVIATION, OneSettingLayout, means_and_deviations, new_figure
-from analysis.figures.notes import missing_note
-from analysis.figures.palette import Style, styles
-from analysis.layouts.captions import definition
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
-from analysis.tables.quantities import QUANTITIES
-from bench.experiments.address import CellAddress
-from bench.input.errors import unknown
+from fedflat.analysis.figures.base import DEVIATION, OneSettingLayout, means_and_deviations, new_figure
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.figures.palette import Style, styles
+from fedflat.analysis.layouts.captions import definition
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.tables.quantities import QUANTITIES
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.input.errors import unknown
 
 _KNOWN = [name for name, quantity in QUANTITIES.items() if quantity.file == "cost"]
 

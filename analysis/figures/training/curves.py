@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import new_figure, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing, with_coinciding_note
-from analysis.figures.notes import missing_note
-from analysis.layouts.grid import PANELS_OF_GRID, GridPart
-from analysis.layouts.tidy import Tidy
-from analysis.measures import convergence
-from bench.input.bounds import Columns, Count
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import new_figure, whole_numbers
+from fedflat.analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing, with_coinciding_note
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.measures import convergence
+from fedflat.bench.input.bounds import Columns, Count
+from fedflat.bench.input.errors import UserError
 
 
 class CurvesLayout(LinePanelsLayout):

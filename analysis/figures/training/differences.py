@@ -10,17 +10,17 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, count_seeds, most_side_by_side, new_figure
-from analysis.figures.notes import diverged_note, missing_note
-from analysis.figures.palette import Style, styles
-from analysis.figures.training.final_values import FinalValuesLayout
-from analysis.layouts.grid import PANELS_OF_GRID, GridPart
-from analysis.layouts.tidy import Tidy, of_setting
-from analysis.layouts.titles import method_titles
-from analysis.measures.paired import CONFIDENCE, LEAST_PAIRS, interval
-from bench.experiments.address import IDS
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import PanelLayout, count_seeds, most_side_by_side, new_figure
+from fedflat.analysis.figures.notes import diverged_note, missing_note
+from fedflat.analysis.figures.palette import Style, styles
+from fedflat.analysis.figures.training.final_values import FinalValuesLayout
+from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart
+from fedflat.analysis.layouts.tidy import Tidy, of_setting
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.paired import CONFIDENCE, LEAST_PAIRS, interval
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 
 _SETTING = IDS[:3]
 _SEED = ["method", "seed"]

@@ -6,18 +6,18 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field, field_validator
 
-from analysis.figures.base import FigureLayout
-from analysis.layouts.captions import reported_as
-from analysis.layouts.protocol import final_at_scale
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import FinalValue, reported
-from analysis.tables.layout import Column
-from analysis.tables.quantities import Quantity, quantity
-from analysis.tables.values import values_of
-from bench.experiments.address import RUN_IDS
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import ResultPaths
-from bench.input.errors import UserError
+from fedflat.analysis.figures.base import FigureLayout
+from fedflat.analysis.layouts.captions import reported_as
+from fedflat.analysis.layouts.protocol import final_at_scale
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.convergence import FinalValue, reported
+from fedflat.analysis.tables.layout import Column
+from fedflat.analysis.tables.quantities import Quantity, quantity
+from fedflat.analysis.tables.values import values_of
+from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.input.errors import UserError
 
 
 class FinalValuesLayout(FigureLayout):

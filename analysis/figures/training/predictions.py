@@ -11,18 +11,18 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from pydantic import Field, model_validator
 
-from analysis.analyses.training.predictions import Pixels, pixels
-from analysis.figures.base import LEGEND, OneSeedLayout, OneSettingLayout, legend_columns, new_figure
-from analysis.figures.notes import missing_note
-from analysis.layouts.layout import Selection
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles, trained_data
-from analysis.measures.convergence import FinalValue
-from bench.data.label_maps import UNLABELLED
-from bench.data.sources.base import Source
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError, unknown
+from fedflat.analysis.analyses.training.predictions import Pixels, pixels
+from fedflat.analysis.figures.base import LEGEND, OneSeedLayout, OneSettingLayout, legend_columns, new_figure
+from fedflat.analysis.figures.notes import missing_note
+from fedflat.analysis.layouts.layout import Selection
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import method_titles, trained_data
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.bench.data.label_maps import UNLABELLED
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError, unknown
 
 _DARK, _LIGHT = matplotlib.colormaps["tab20"].colors[::2], matplotlib.colormaps["tab20"].colors[1::2]  # type: ignore[attr-defined]
 _GREY = 7

@@ -10,20 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field, model_validator
 
-from analysis.figures.base import BandsLayout, draw_curve, draw_legend, new_figure
-from analysis.figures.notes import diverged_note, missing_note, stopped_note
-from analysis.figures.palette import Style, line_look, styles
-from analysis.figures.training.final_values import FinalValuesLayout
-from analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
-from analysis.layouts.layout import Selection, existing_cell
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import entry_titles, method_titles, partition_title
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment
-from bench.experiments.sweeps import Swept, in_label
-from bench.input.bounds import Columns
-from bench.input.errors import UserError, unknown
-from bench.input.frozen import Frozen
+from fedflat.analysis.figures.base import BandsLayout, draw_curve, draw_legend, new_figure
+from fedflat.analysis.figures.notes import diverged_note, missing_note, stopped_note
+from fedflat.analysis.figures.palette import Style, line_look, styles
+from fedflat.analysis.figures.training.final_values import FinalValuesLayout
+from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
+from fedflat.analysis.layouts.layout import Selection, existing_cell
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.layouts.titles import entry_titles, method_titles, partition_title
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.sweeps import Swept, in_label
+from fedflat.bench.input.bounds import Columns
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.frozen import Frozen
 
 Scale = Literal["linear", "log", "even"]
 

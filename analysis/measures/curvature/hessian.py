@@ -9,15 +9,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from analysis.measures.curvature.attention import twice_differentiable
-from analysis.measures.curvature.lanczos import Operator, Track, largest_eigenpairs, resolution
-from analysis.measures.curvature.power_iteration import deflated_power_iteration
-from analysis.measures.curvature.pyhessian_power import pyhessian_eigenpairs
-from bench.engine.objective import Batched, Objective
-from bench.host.memory import graph_bytes
-from bench.input.errors import UserError
-from bench.models.network import cross_entropy
-from bench.numerics.streams import torch_stream
+from fedflat.analysis.measures.curvature.attention import twice_differentiable
+from fedflat.analysis.measures.curvature.lanczos import Operator, Track, largest_eigenpairs, resolution
+from fedflat.analysis.measures.curvature.power_iteration import deflated_power_iteration
+from fedflat.analysis.measures.curvature.pyhessian_power import pyhessian_eigenpairs
+from fedflat.bench.engine.objective import Batched, Objective
+from fedflat.bench.host.memory import graph_bytes
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.network import cross_entropy
+from fedflat.bench.numerics.streams import torch_stream
 
 Estimator = Literal["lanczos", "power", "pyhessian"]
 NumberFormat = Literal["float32", "float64"]

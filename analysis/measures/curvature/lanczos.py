@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.input.errors import UserError
-from bench.numerics.streams import torch_stream
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import torch_stream
 
 Operator = Callable[[Tensor], Tensor]
 """v `[P]` ↦ A v `[P]`."""

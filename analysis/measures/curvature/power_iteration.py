@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from analysis.measures.curvature.lanczos import Eigenpairs, Operator, Track, measured
+from fedflat.analysis.measures.curvature.lanczos import Eigenpairs, Operator, Track, measured
 
 CHANGE = 1e-4
 """The iteration stops when a step changes the eigenvalue by less than this, relatively."""

@@ -27,10 +27,10 @@ import pyhessian
 import torch
 from torch import Tensor, nn
 
-from analysis.measures.curvature.attention import twice_differentiable
-from analysis.measures.curvature.lanczos import Eigenpairs, Operator, Track, measured
-from bench.engine.objective import Batched, Objective
-from bench.numerics.streams import torch_seed
+from fedflat.analysis.measures.curvature.attention import twice_differentiable
+from fedflat.analysis.measures.curvature.lanczos import Eigenpairs, Operator, Track, measured
+from fedflat.bench.engine.objective import Batched, Objective
+from fedflat.bench.numerics.streams import torch_seed
 
 NAME = f"PyHessian {version('pyhessian')}"
 

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from analysis.measures.curvature.lanczos import MEMORY, Operator, gauss_quadrature
-from bench.input.errors import UserError
-from bench.numerics.streams import torch_stream
+from fedflat.analysis.measures.curvature.lanczos import MEMORY, Operator, gauss_quadrature
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import torch_stream
 
 _MARGIN = 6
 """Distance of the grid's ends from the outermost nodes, in units of σ: 1e-9 of a Gaussian's mass is outside."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from bench.data.partitions.base import Partition
-from bench.input.errors import unknown
-from bench.input.registry import OneOf, registered
+from fedflat.bench.data.partitions.base import Partition
+from fedflat.bench.input.errors import unknown
+from fedflat.bench.input.registry import OneOf, registered
 
-PARTITIONS = registered(Partition, "bench.data.partitions")
+PARTITIONS = registered(Partition, "fedflat.bench.data.partitions")
 
 AnyPartition = Annotated[Partition, OneOf(PARTITIONS.values(), discriminator="name")]
 

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from bench.data.dataset import Labels, Samples
-from bench.input.bounds import Count
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
+from fedflat.bench.data.dataset import Labels, Samples
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
 
 Indices = NDArray[np.int64]
 Proportions = NDArray[np.float64]

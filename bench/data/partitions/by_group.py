@@ -5,10 +5,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.dataset import Labels, Samples
-from bench.data.partitions.base import Indices, Partition
-from bench.input.bounds import Count
-from bench.input.errors import UserError
+from fedflat.bench.data.dataset import Labels, Samples
+from fedflat.bench.data.partitions.base import Indices, Partition
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
 
 
 class ByGroup(Partition):

@@ -6,9 +6,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.dataset import Labels, Samples
-from bench.data.partitions.base import Indices, Partition, Proportions, Variant, class_pools, symmetric_dirichlet
-from bench.data.partitions.refill import fill_and_refill
+from fedflat.bench.data.dataset import Labels, Samples
+from fedflat.bench.data.partitions.base import (
+    Indices,
+    Partition,
+    Proportions,
+    Variant,
+    class_pools,
+    symmetric_dirichlet,
+)
+from fedflat.bench.data.partitions.refill import fill_and_refill
 
 
 class Dirichlet(Partition):

@@ -5,10 +5,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.dataset import Samples
-from bench.data.partitions.base import Indices, Partition, class_pools, symmetric_dirichlet
-from bench.input.bounds import Count
-from bench.input.errors import UserError
+from fedflat.bench.data.dataset import Samples
+from fedflat.bench.data.partitions.base import Indices, Partition, class_pools, symmetric_dirichlet
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
 
 MOST_DRAWS = 10_000
 """Draws until each client has enough images. 4,000 images of ten classes among 50 clients with alpha = 0.1 need 500."""

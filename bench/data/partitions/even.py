@@ -4,8 +4,8 @@ from typing import Literal
 
 import numpy as np
 
-from bench.data.dataset import Samples
-from bench.data.partitions.base import Indices, Partition
+from fedflat.bench.data.dataset import Samples
+from fedflat.bench.data.partitions.base import Indices, Partition
 
 
 class IID(Partition):

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from bench.data.dataset import Labels, Samples
-from bench.data.partitions.base import Indices, Partition
-from bench.files.column_file import integers, read_columns, texts
-from bench.input.bounds import Count
-from bench.input.content import KnownFile, read_known, stem, with_hash
-from bench.input.errors import UserError
-from bench.input.field_words import FilledIn
-from bench.input.frozen import LABEL
+from fedflat.bench.data.dataset import Labels, Samples
+from fedflat.bench.data.partitions.base import Indices, Partition
+from fedflat.bench.files.column_file import integers, read_columns, texts
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.content import KnownFile, read_known, stem, with_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.field_words import FilledIn
+from fedflat.bench.input.frozen import LABEL
 
 KIND = "partition file"
 

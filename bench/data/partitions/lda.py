@@ -5,9 +5,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.dataset import Samples
-from bench.data.partitions.base import Indices, Partition, Proportions, class_pools, symmetric_dirichlet
-from bench.input.errors import UserError
+from fedflat.bench.data.dataset import Samples
+from fedflat.bench.data.partitions.base import Indices, Partition, Proportions, class_pools, symmetric_dirichlet
+from fedflat.bench.input.errors import UserError
 
 
 class LDA(Partition):

@@ -5,11 +5,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.dataset import Samples
-from bench.data.partitions.base import Indices, Partition, Variant
-from bench.data.partitions.refill import fill_and_refill
-from bench.input.bounds import Count
-from bench.input.errors import UserError
+from fedflat.bench.data.dataset import Samples
+from fedflat.bench.data.partitions.base import Indices, Partition, Variant
+from fedflat.bench.data.partitions.refill import fill_and_refill
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
 
 
 class Pathological(Partition):

@@ -4,8 +4,8 @@ from bisect import bisect_left
 
 import numpy as np
 
-from bench.data.dataset import Labels
-from bench.data.partitions.base import Indices, Proportions, class_pools
+from fedflat.bench.data.dataset import Labels
+from fedflat.bench.data.partitions.base import Indices, Proportions, class_pools
 
 
 def fill_and_refill(

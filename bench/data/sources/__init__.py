@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from bench.code.named_code import parse_reference
-from bench.data.sources.arrays import ArrayFile, ArrayFunction
-from bench.data.sources.base import Source
-from bench.input.errors import UserError, unknown
-from bench.input.registry import OneOf, registered
+from fedflat.bench.code.named_code import parse_reference
+from fedflat.bench.data.sources.arrays import ArrayFile, ArrayFunction
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.registry import OneOf, registered
 
-SOURCES = registered(Source, "bench.data.sources")
+SOURCES = registered(Source, "fedflat.bench.data.sources")
 
 FILE, FUNCTION = (source.model_fields["name"].default for source in (ArrayFile, ArrayFunction))
 

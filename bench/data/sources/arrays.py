@@ -12,18 +12,18 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bench.code.user_function import UserFunction
-from bench.data.cache import cached_together, in_chunks
-from bench.data.dataset import Dataset, Images, Samples, Subset
-from bench.data.moments import SCALE, PixelSums
-from bench.data.own_arrays import check_names, number_of_classes, samples
-from bench.data.sources.base import Source, cache_place
-from bench.host.torchvision_compat import prepare_imports
-from bench.input.bounds import MOST
-from bench.input.content import LargeFile, short_hash, stem
-from bench.input.errors import UserError
-from bench.input.field_words import FilledIn
-from bench.input.frozen import LABEL
+from fedflat.bench.code.user_function import UserFunction
+from fedflat.bench.data.cache import cached_together, in_chunks
+from fedflat.bench.data.dataset import Dataset, Images, Samples, Subset
+from fedflat.bench.data.moments import SCALE, PixelSums
+from fedflat.bench.data.own_arrays import check_names, number_of_classes, samples
+from fedflat.bench.data.sources.base import Source, cache_place
+from fedflat.bench.host.torchvision_compat import prepare_imports
+from fedflat.bench.input.bounds import MOST
+from fedflat.bench.input.content import LargeFile, short_hash, stem
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.field_words import FilledIn
+from fedflat.bench.input.frozen import LABEL
 
 Classes = Annotated[int, Field(ge=2, le=MOST)]
 Arrays = dict[Subset, Samples]

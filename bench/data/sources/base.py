@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from bench.data.cache import Cached, cached, is_cached, signature
-from bench.data.dataset import Dataset, Labels, Samples, Subset
-from bench.data.origin import MISSING, Origin
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
+from fedflat.bench.data.cache import Cached, cached, is_cached, signature
+from fedflat.bench.data.dataset import Dataset, Labels, Samples, Subset
+from fedflat.bench.data.origin import MISSING, Origin
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
 
 
 @dataclass(frozen=True)

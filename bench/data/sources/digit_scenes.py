@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.dataset import Dataset, Samples
-from bench.data.label_maps import UNLABELLED, LabelMaps, main_classes
-from bench.data.sources.base import Facts, Source
-from bench.data.sources.digits import read_digits
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.dataset import Dataset, Samples
+from fedflat.bench.data.label_maps import UNLABELLED, LabelMaps, main_classes
+from fedflat.bench.data.sources.base import Facts, Source
+from fedflat.bench.data.sources.digits import read_digits
+from fedflat.bench.numerics.streams import numpy_stream
 
 Colour = tuple[int, int, int]
 STYLES: Mapping[str, tuple[Colour, Colour]] = {

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.dataset import Dataset, Labels, Samples
-from bench.data.sources.base import Facts, Source
-from bench.input.errors import UserError
+from fedflat.bench.data.dataset import Dataset, Labels, Samples
+from fedflat.bench.data.sources.base import Facts, Source
+from fedflat.bench.input.errors import UserError
 
 
 class Digits(Source):

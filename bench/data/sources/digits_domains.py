@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from bench.data.dataset import Dataset, Samples
-from bench.data.sources.base import Facts, Source
-from bench.data.sources.digits import read_digits
-from bench.data.sources.held_out import HeldOutDomain
-from bench.input.errors import unknown
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.dataset import Dataset, Samples
+from fedflat.bench.data.sources.base import Facts, Source
+from fedflat.bench.data.sources.digits import read_digits
+from fedflat.bench.data.sources.held_out import HeldOutDomain
+from fedflat.bench.input.errors import unknown
+from fedflat.bench.numerics.streams import numpy_stream
 
 Pixels = NDArray[np.float64]
 """Grey images `[n, 8, 8]` from 0 to 16."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from bench.data.sources.base import Source
-from bench.input.errors import unknown
-from bench.input.frozen import collected
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.input.errors import unknown
+from fedflat.bench.input.frozen import collected
 
 
 class HeldOutDomain(Source):

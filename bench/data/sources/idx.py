@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.dataset import Samples, Subset
-from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Published
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.dataset import Samples, Subset
+from fedflat.bench.data.origin import File, Origin
+from fedflat.bench.data.sources.base import Facts, Published
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 
 SHAPE = (1, 28, 28)
 CHUNK = 10_000

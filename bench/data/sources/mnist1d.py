@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from bench.data.cache import Cached, cached
-from bench.data.dataset import Dataset, Labels, Samples, Subset
-from bench.data.sources.base import Facts, Source, cache_place
-from bench.input.bounds import Seed
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.cache import Cached, cached
+from fedflat.bench.data.dataset import Dataset, Labels, Samples, Subset
+from fedflat.bench.data.sources.base import Facts, Source, cache_place
+from fedflat.bench.input.bounds import Seed
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 
 MOST_SIGNALS = 3000
 """The largest number of training signals of `signals`: at least 1,000 of the 4,000 remain for validation and test."""

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bench.data.cache import in_chunks
-from bench.data.dataset import Samples, Subset
-from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Published
-from bench.input.errors import UserError
+from fedflat.bench.data.cache import in_chunks
+from fedflat.bench.data.dataset import Samples, Subset
+from fedflat.bench.data.origin import File, Origin
+from fedflat.bench.data.sources.base import Facts, Published
+from fedflat.bench.input.errors import UserError
 
 URL = "http://ufldl.stanford.edu/housenumbers"
 

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from bench.engine.availability.always import AlwaysAvailable
-from bench.engine.availability.base import Availability
-from bench.input.registry import OneOf, registered
+from fedflat.bench.engine.availability.always import AlwaysAvailable
+from fedflat.bench.engine.availability.base import Availability
+from fedflat.bench.input.registry import OneOf, registered
 
-AVAILABILITIES = registered(Availability, "bench.engine.availability")
+AVAILABILITIES = registered(Availability, "fedflat.bench.engine.availability")
 
 AnyAvailability = Annotated[
     Annotated[Availability, OneOf(AVAILABILITIES.values(), discriminator="name")] | None,

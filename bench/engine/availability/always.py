@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.engine.availability.base import Availability
+from fedflat.bench.engine.availability.base import Availability
 
 
 class AlwaysAvailable(Availability):

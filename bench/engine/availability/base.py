@@ -6,7 +6,7 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.input.frozen import Frozen
+from fedflat.bench.input.frozen import Frozen
 
 
 class Availability(Frozen):

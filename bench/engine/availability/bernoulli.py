@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.engine.availability.base import Availability
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.engine.availability.base import Availability
+from fedflat.bench.numerics.streams import numpy_stream
 
 
 class BernoulliAvailability(Availability):

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from bench.engine.availability.base import Availability
-from bench.engine.round_file import Rounds, check_length, clients_by_round, is_known
-from bench.input.content import stem, with_hash
-from bench.input.field_words import FilledIn
+from fedflat.bench.engine.availability.base import Availability
+from fedflat.bench.engine.round_file import Rounds, check_length, clients_by_round, is_known
+from fedflat.bench.input.content import stem, with_hash
+from fedflat.bench.input.field_words import FilledIn
 
 KIND = "availability file"
 

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from bench.engine.availability.base import Availability
-from bench.input.bounds import Count
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.engine.availability.base import Availability
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 
 
 class PeriodicAvailability(Availability):

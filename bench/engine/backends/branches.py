@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.rows import Rows, apply, leaves, stack
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.rows import Rows, apply, leaves, stack
 
 MOST_STREAMS = 32
 """The number of streams that torch has; further clients share them."""

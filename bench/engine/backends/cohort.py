@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from bench.engine.backends.inputs import RoundInputs, RoundPlan, RoundShape, with_own_values
-from bench.engine.backends.prepared import Prepared
-from bench.engine.backends.rows import Rows, apply, concatenate, leaves, take, to_device
-from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe, after_the_start
-from bench.methods.base import CannotBatchError, ClientRound
-from bench.models.dropout import GivenDraws
-from bench.models.network import Variables
+from fedflat.bench.engine.backends.inputs import RoundInputs, RoundPlan, RoundShape, with_own_values
+from fedflat.bench.engine.backends.prepared import Prepared
+from fedflat.bench.engine.backends.rows import Rows, apply, concatenate, leaves, take, to_device
+from fedflat.bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe, after_the_start
+from fedflat.bench.methods.base import CannotBatchError, ClientRound
+from fedflat.bench.models.dropout import GivenDraws
+from fedflat.bench.models.network import Variables
 
 
 class Cohort:

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.inputs import RoundInputs
-from bench.engine.backends.rows import Rows
-from bench.engine.backends.static import Capture, Function, StaticRound
-from bench.engine.local import LocalResult, LocalTraining, LocalWork, Probe
-from bench.methods.base import CannotBatchError
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.inputs import RoundInputs
+from fedflat.bench.engine.backends.rows import Rows
+from fedflat.bench.engine.backends.static import Capture, Function, StaticRound
+from fedflat.bench.engine.local import LocalResult, LocalTraining, LocalWork, Probe
+from fedflat.bench.methods.base import CannotBatchError
 
 MOST_FORMS = 4
 """Largest number of forms of rounds whose graphs and tensors are kept in memory."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bench.engine.local import Backend, LocalResult, LocalTraining, LocalWork, Probe
+from fedflat.bench.engine.local import Backend, LocalResult, LocalTraining, LocalWork, Probe
 
 
 class Groups:

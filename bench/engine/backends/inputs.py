@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.engine.backends.rows import Rows, stack, to_device
-from bench.engine.local import AUGMENTATION, AUGMENTATION_OF_PASS, LocalTraining, LocalWork
-from bench.engine.objective import dropout_shapes
-from bench.methods.base import CannotBatchError, RoundValues
-from bench.models.dropout import KeyedDraws
-from bench.numerics.streams import torch_seed
+from fedflat.bench.engine.backends.rows import Rows, stack, to_device
+from fedflat.bench.engine.local import AUGMENTATION, AUGMENTATION_OF_PASS, LocalTraining, LocalWork
+from fedflat.bench.engine.objective import dropout_shapes
+from fedflat.bench.methods.base import CannotBatchError, RoundValues
+from fedflat.bench.models.dropout import KeyedDraws
+from fedflat.bench.numerics.streams import torch_seed
 
 BatchSizes = tuple[tuple[int, ...], ...]
 """Each row's batch sizes."""

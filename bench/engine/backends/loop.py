@@ -7,9 +7,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bench.engine.backends.prepared import Prepared
-from bench.engine.backends.rows import Rows, to_device
-from bench.engine.local import (
+from fedflat.bench.engine.backends.prepared import Prepared
+from fedflat.bench.engine.backends.rows import Rows, to_device
+from fedflat.bench.engine.local import (
     AUGMENTATION,
     AUGMENTATION_OF_PASS,
     LocalResult,
@@ -19,12 +19,12 @@ from bench.engine.local import (
     Probe,
     after_the_start,
 )
-from bench.engine.objective import Gradients, Value
-from bench.methods.base import ClientRound
-from bench.methods.common.buffers import BUFFERS
-from bench.models.dropout import KeyedDraws
-from bench.models.network import Variables
-from bench.numerics.streams import torch_seed
+from fedflat.bench.engine.objective import Gradients, Value
+from fedflat.bench.methods.base import ClientRound
+from fedflat.bench.methods.common.buffers import BUFFERS
+from fedflat.bench.models.dropout import KeyedDraws
+from fedflat.bench.models.network import Variables
+from fedflat.bench.numerics.streams import torch_seed
 
 
 class Loop:

@@ -13,10 +13,10 @@ from threading import Event
 import torch
 from torch import Tensor
 
-from bench.engine.backends.loop import Loop
-from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
-from bench.engine.objective import Objective
-from bench.methods.base import CannotBatchError, ClientRound
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.methods.base import CannotBatchError, ClientRound
 
 
 class Parallel:

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.engine.backends.cohort import CohortRound, errors_of_batching
-from bench.engine.backends.inputs import RoundInputs
-from bench.engine.backends.rows import Rows, apply, leaves, structure, take
-from bench.engine.local import LocalResult, LocalTraining
-from bench.methods.base import CannotBatchError
+from fedflat.bench.engine.backends.cohort import CohortRound, errors_of_batching
+from fedflat.bench.engine.backends.inputs import RoundInputs
+from fedflat.bench.engine.backends.rows import Rows, apply, leaves, structure, take
+from fedflat.bench.engine.local import LocalResult, LocalTraining
+from fedflat.bench.methods.base import CannotBatchError
 
 Function = Callable[[], Rows]
 Capture = Callable[[Function], tuple[Rows, Callable[[], None]]]

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from bench.engine.work.base import Work
-from bench.engine.work.full import FullWork
-from bench.input.registry import OneOf, parse_named, registered
+from fedflat.bench.engine.work.base import Work
+from fedflat.bench.engine.work.full import FullWork
+from fedflat.bench.input.registry import OneOf, parse_named, registered
 
-WORKS = registered(Work, "bench.engine.work")
+WORKS = registered(Work, "fedflat.bench.engine.work")
 
 AnyWork = Annotated[
     Annotated[Work, OneOf(WORKS.values(), discriminator="name")] | None,

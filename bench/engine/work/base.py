@@ -5,10 +5,10 @@ from abc import abstractmethod
 import numpy as np
 from pydantic import Field
 
-from bench.input.bounds import Count
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.numerics.streams import numpy_stream
 
 
 class Work(Frozen):

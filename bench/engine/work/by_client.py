@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bench.engine.work.base import DrawnWork
+from fedflat.bench.engine.work.base import DrawnWork
 
 
 class WorkByClient(DrawnWork):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bench.engine.work.base import Work
+from fedflat.bench.engine.work.base import Work
 
 
 class FullWork(Work):

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from bench.engine.work.base import DrawnWork
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.engine.work.base import DrawnWork
+from fedflat.bench.numerics.streams import numpy_stream
 
 
 class Stragglers(DrawnWork):

@@ -3,7 +3,7 @@ epochs)."""
 
 from typing import Literal
 
-from bench.engine.work.base import DrawnWork
+from fedflat.bench.engine.work.base import DrawnWork
 
 
 class UniformWork(DrawnWork):

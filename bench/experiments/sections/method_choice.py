@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from bench.code.named_code import CodeFile, NamedCode
-from bench.input.content import code_hash
-from bench.input.errors import UserError
-from bench.input.field_words import FilledIn
-from bench.input.frozen import Frozen
-from bench.methods.base import Method
-from bench.methods.catalog import recipe
-from bench.methods.compose import SLOTS, combine, compose
-from bench.methods.recipe import Recipe
-from bench.methods.user_file import KIND, recipe_from_file
+from fedflat.bench.code.named_code import CodeFile, NamedCode
+from fedflat.bench.input.content import code_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.field_words import FilledIn
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.catalog import recipe
+from fedflat.bench.methods.compose import SLOTS, combine, compose
+from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.methods.user_file import KIND, recipe_from_file
 
 HyperParameters = dict[str, Any]
 """Hyper-parameters by name; the method's recipe validates their values."""

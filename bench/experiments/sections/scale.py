@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bench.data.augmentation import Cutout, Mixup, ScaledCrop, parse_augmentations
-from bench.data.sources import parse_source
-from bench.data.sources.base import Source
-from bench.data.sources.digits_domains import DigitsDomains
-from bench.models import parse_model
-from bench.models.buffer_mode import BufferMode
+from fedflat.bench.data.augmentation import Cutout, Mixup, ScaledCrop, parse_augmentations
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.data.sources.digits_domains import DigitsDomains
+from fedflat.bench.models import parse_model
+from fedflat.bench.models.buffer_mode import BufferMode
 
 Scale = Literal["paper", "smoke"]
 

@@ -4,10 +4,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
 
-from bench.input.bounds import MOST_ENTRIES, Seed
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
-from bench.methods.marks import Search
+from fedflat.bench.input.bounds import MOST_ENTRIES, Seed
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.methods.marks import Search
 
 
 class SearchRange(Frozen):

@@ -17,7 +17,7 @@ import torch
 from pydantic import ConfigDict, PrivateAttr
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Component, ServerRound
+from fedflat.bench.methods.base import ClientRound, Component, ServerRound
 
 BUFFERS = "model_buffers"
 """Name of b `[B]` in the state of the server, in uploads, and in `ClientRound.scratch`; of its local entries in the

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import Component, ServerRound
-from bench.methods.marks import Shared
+from fedflat.bench.methods.base import Component, ServerRound
+from fedflat.bench.methods.marks import Shared
 
 
 class UsesLastUpdate(Component):

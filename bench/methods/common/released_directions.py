@@ -7,8 +7,8 @@ number for the whole tensor, where v[j] is the j-th number of v.
 import torch
 from torch import Tensor
 
-from bench.methods.base import EPS, norm
-from bench.numerics.flat import FlatLayout
+from fedflat.bench.methods.base import EPS, norm
+from fedflat.bench.numerics.flat import FlatLayout
 
 
 def over_sum_of_norms(v: Tensor, layout: FlatLayout) -> Tensor:

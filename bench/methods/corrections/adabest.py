@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Correction
-from bench.methods.marks import Neutral, Search
+from fedflat.bench.methods.base import ClientRound, Correction
+from fedflat.bench.methods.marks import Neutral, Search
 
 
 class FadingMemory(Correction):

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Correction, ServerRound
-from bench.methods.marks import Neutral, Search
+from fedflat.bench.methods.base import ClientRound, Correction, ServerRound
+from fedflat.bench.methods.marks import Neutral, Search
 
 
 class ClientMomentum(Correction):

@@ -19,9 +19,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bench.input.errors import UserError
-from bench.methods.base import ClientRound, Correction, norm
-from bench.methods.marks import Neutral, Search
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import ClientRound, Correction, norm
+from fedflat.bench.methods.marks import Neutral, Search
 
 NOISE = "dp_noise"
 """Name of the stream."""

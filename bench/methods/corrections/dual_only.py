@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from bench.methods.base import ClientRound, plus
-from bench.methods.corrections.dyn import DynamicRegulariser
+from fedflat.bench.methods.base import ClientRound, plus
+from fedflat.bench.methods.corrections.dyn import DynamicRegulariser
 
 
 class DualOnly(DynamicRegulariser):

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Correction, plus
-from bench.methods.marks import Search, Shared
+from fedflat.bench.methods.base import ClientRound, Correction, plus
+from fedflat.bench.methods.marks import Search, Shared
 
 ServerDual = Annotated[Literal["all", "active"], Shared()]
 

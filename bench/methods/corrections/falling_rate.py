@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import Correction
-from bench.methods.marks import Neutral, Search
+from fedflat.bench.methods.base import Correction
+from fedflat.bench.methods.marks import Neutral, Search
 
 
 class FallingRate(Correction):

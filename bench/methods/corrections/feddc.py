@@ -14,9 +14,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, ServerRound
-from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.corrections.scaffold import mean_control
+from fedflat.bench.methods.base import ClientRound, ServerRound
+from fedflat.bench.methods.corrections.dyn import DynamicRegulariser
+from fedflat.bench.methods.corrections.scaffold import mean_control
 
 
 class DriftCorrection(DynamicRegulariser):

@@ -17,9 +17,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, ServerRound
-from bench.methods.corrections.falling_rate import FallingRate
-from bench.methods.marks import Search
+from fedflat.bench.methods.base import ClientRound, ServerRound
+from fedflat.bench.methods.corrections.falling_rate import FallingRate
+from fedflat.bench.methods.marks import Search
 
 
 class ForgettingControl(FallingRate):

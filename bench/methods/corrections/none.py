@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from bench.methods.base import Correction
+from fedflat.bench.methods.base import Correction
 
 
 class NoCorrection(Correction):

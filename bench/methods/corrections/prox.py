@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Correction, plus
-from bench.methods.marks import Neutral, Search
+from fedflat.bench.methods.base import ClientRound, Correction, plus
+from fedflat.bench.methods.marks import Neutral, Search
 
 
 class Prox(Correction):

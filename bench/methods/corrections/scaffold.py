@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Correction, ServerRound
-from bench.methods.marks import Neutral
+from fedflat.bench.methods.base import ClientRound, Correction, ServerRound
+from fedflat.bench.methods.marks import Neutral
 
 
 class ControlVariates(Correction):

@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, plus
-from bench.methods.common.last_update import UsesLastUpdate
-from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.marks import Neutral, Search
+from fedflat.bench.methods.base import ClientRound, plus
+from fedflat.bench.methods.common.last_update import UsesLastUpdate
+from fedflat.bench.methods.corrections.dyn import DynamicRegulariser
+from fedflat.bench.methods.marks import Neutral, Search
 
 
 class CorrectedDual(UsesLastUpdate, DynamicRegulariser):

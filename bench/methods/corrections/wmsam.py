@@ -22,9 +22,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bench.input.errors import UserError
-from bench.methods.base import ClientRound, Correction, ServerRound, norm
-from bench.methods.marks import Search
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import ClientRound, Correction, ServerRound, norm
+from fedflat.bench.methods.marks import Search
 
 
 class WeightedMomentum(Correction):

@@ -13,9 +13,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Loss
-from bench.methods.marks import Neutral, Search
-from bench.models.network import Network, Variables, cross_entropy
+from fedflat.bench.methods.base import ClientRound, Loss
+from fedflat.bench.methods.marks import Neutral, Search
+from fedflat.bench.models.network import Network, Variables, cross_entropy
 
 
 class AffineShift(Loss):

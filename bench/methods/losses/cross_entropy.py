@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from bench.methods.base import Loss
-from bench.models.network import Network, Variables, cross_entropy
+from fedflat.bench.methods.base import Loss
+from fedflat.bench.models.network import Network, Variables, cross_entropy
 
 
 class CrossEntropy(Loss):

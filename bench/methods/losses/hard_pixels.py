@@ -11,10 +11,10 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from bench.data.label_maps import has_label_maps
-from bench.input.errors import UserError
-from bench.methods.base import Loss
-from bench.models.network import Network, Variables, mean_of_images, pixel_losses
+from fedflat.bench.data.label_maps import has_label_maps
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Loss
+from fedflat.bench.models.network import Network, Variables, mean_of_images, pixel_losses
 
 
 class HardPixels(Loss):

@@ -23,11 +23,11 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.input.bounds import Count
-from bench.input.errors import UserError
-from bench.methods.base import Loss
-from bench.methods.marks import Neutral, Search
-from bench.models.network import Network, Variables, cross_entropy
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Loss
+from fedflat.bench.methods.marks import Neutral, Search
+from fedflat.bench.models.network import Network, Variables, cross_entropy
 
 
 @runtime_checkable

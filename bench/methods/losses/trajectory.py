@@ -15,9 +15,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.methods.base import Loss, ServerRound
-from bench.methods.marks import Neutral, Search
-from bench.models.network import Network, Variables, cross_entropy
+from fedflat.bench.methods.base import Loss, ServerRound
+from fedflat.bench.methods.marks import Neutral, Search
+from fedflat.bench.models.network import Network, Variables, cross_entropy
 
 
 class TrajectoryTeacher(Loss):

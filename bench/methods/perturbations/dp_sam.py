@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Neutral, Scheduled, Search
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, along
+from fedflat.bench.methods.marks import Neutral, Scheduled, Search
 
 
 class PlainOrAdaptiveSAM(Perturbation):

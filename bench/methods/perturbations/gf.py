@@ -16,10 +16,10 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from bench.input.bounds import Count
-from bench.input.errors import UserError
-from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
-from bench.methods.marks import Neutral, Scheduled, Search
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
+from fedflat.bench.methods.marks import Neutral, Scheduled, Search
 
 
 class GF(Perturbation):

@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from bench.input.bounds import MOST
-from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Neutral, Scheduled, Search, Shared
-from bench.methods.schedules.warm_up import risen
+from fedflat.bench.input.bounds import MOST
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, along
+from fedflat.bench.methods.marks import Neutral, Scheduled, Search, Shared
+from fedflat.bench.methods.schedules.warm_up import risen
 
 StartRadius = Annotated[float, Shared()]
 WarmUp = Annotated[int, Shared()]

@@ -15,9 +15,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, unit
-from bench.methods.common.released_directions import one_number_each, over_sum_of_norms
-from bench.methods.marks import Neutral, Scheduled, Search
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, unit
+from fedflat.bench.methods.common.released_directions import one_number_each, over_sum_of_norms
+from fedflat.bench.methods.marks import Neutral, Scheduled, Search
 
 
 class LESAM(Perturbation):

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation
 
 
 class NoPerturbation(Perturbation):

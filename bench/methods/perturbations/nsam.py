@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Scheduled, Search, Shared
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, along
+from fedflat.bench.methods.marks import Scheduled, Search, Shared
 
 Ascent = Annotated[Literal["gradient", "momentum"], Shared()]
 SharedBeta = Annotated[float, Search(low=0.8, high=0.9), Shared()]

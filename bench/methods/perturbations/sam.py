@@ -11,8 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Neutral, Radius, Scheduled, Search
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, along
+from fedflat.bench.methods.marks import Neutral, Radius, Scheduled, Search
 
 
 class SAM(Perturbation):

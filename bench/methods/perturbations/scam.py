@@ -20,9 +20,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.input.bounds import Count
-from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, at_most, norm, unit
-from bench.methods.marks import Neutral, Scheduled, Search
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, at_most, norm, unit
+from fedflat.bench.methods.marks import Neutral, Scheduled, Search
 
 
 class PilotSAM(Perturbation):

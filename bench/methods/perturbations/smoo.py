@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, unit
-from bench.methods.marks import DropsOtherComponents, Neutral, Radius, Scheduled, Search
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, unit
+from fedflat.bench.methods.marks import DropsOtherComponents, Neutral, Radius, Scheduled, Search
 
 
 class SMOO(Perturbation):

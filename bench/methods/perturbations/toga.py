@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, along, plus
-from bench.methods.common.last_update import UsesLastUpdate
-from bench.methods.marks import Neutral, Radius, Scheduled, Search
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, along, plus
+from fedflat.bench.methods.common.last_update import UsesLastUpdate
+from fedflat.bench.methods.marks import Neutral, Radius, Scheduled, Search
 
 
 class TOGA(UsesLastUpdate, Perturbation):

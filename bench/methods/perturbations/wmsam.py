@@ -15,9 +15,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.common.released_directions import one_number_each, over_sum_of_norms
-from bench.methods.marks import Neutral, Scheduled, Search
+from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, along
+from fedflat.bench.methods.common.released_directions import one_number_each, over_sum_of_norms
+from fedflat.bench.methods.marks import Neutral, Scheduled, Search
 
 
 class MomentumTarget(Perturbation):

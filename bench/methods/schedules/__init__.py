@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from bench.input.registry import OneOf, parse_named, registered
-from bench.methods.schedules.base import Schedule
-from bench.methods.schedules.decays.constant import Constant
+from fedflat.bench.input.registry import OneOf, parse_named, registered
+from fedflat.bench.methods.schedules.base import Schedule
+from fedflat.bench.methods.schedules.decays.constant import Constant
 
-SCHEDULES = registered(Schedule, "bench.methods.schedules")
+SCHEDULES = registered(Schedule, "fedflat.bench.methods.schedules")
 
 AnySchedule = Annotated[
     Annotated[Schedule, OneOf(SCHEDULES.values(), discriminator="name")] | None,

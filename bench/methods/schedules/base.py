@@ -3,7 +3,7 @@ factor of its schedule."""
 
 from abc import abstractmethod
 
-from bench.input.frozen import Frozen
+from fedflat.bench.input.frozen import Frozen
 
 
 class Schedule(Frozen):

@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bench.input.bounds import Count
-from bench.input.registry import OneOf, registered
-from bench.methods.schedules.base import Schedule
-from bench.methods.schedules.decays.constant import Constant
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.input.registry import OneOf, registered
+from fedflat.bench.methods.schedules.base import Schedule
+from fedflat.bench.methods.schedules.decays.constant import Constant
 
-DECAYS = registered(Schedule, "bench.methods.schedules.decays")
+DECAYS = registered(Schedule, "fedflat.bench.methods.schedules.decays")
 """The schedules that may follow a warm-up, by name."""
 
 

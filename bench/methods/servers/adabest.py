@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import Server, ServerRound
-from bench.methods.marks import Neutral, Search
+from fedflat.bench.methods.base import Server, ServerRound
+from fedflat.bench.methods.marks import Neutral, Search
 
 
 class MeanMovement(Server):

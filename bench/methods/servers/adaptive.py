@@ -11,8 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import Server, ServerRound
-from bench.methods.marks import Search
+from fedflat.bench.methods.base import Server, ServerRound
+from fedflat.bench.methods.marks import Search
 
 
 class AdaGrad(Server):

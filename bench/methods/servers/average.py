@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import Server, ServerRound
+from fedflat.bench.methods.base import Server, ServerRound
 
 
 class Average(Server):

@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bench.input.errors import UserError
-from bench.methods.base import Server, ServerRound
-from bench.methods.corrections.dyn import ServerDual
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Server, ServerRound
+from fedflat.bench.methods.corrections.dyn import ServerDual
 
 
 class DynServer(Server):

@@ -15,12 +15,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bench.input.bounds import MOST
-from bench.input.errors import UserError
-from bench.methods.base import Server, ServerRound, along
-from bench.methods.marks import Scheduled, Search, Shared
-from bench.methods.perturbations.gloss import StartRadius, WarmUp
-from bench.methods.schedules.warm_up import risen
+from fedflat.bench.input.bounds import MOST
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Server, ServerRound, along
+from fedflat.bench.methods.marks import Scheduled, Search, Shared
+from fedflat.bench.methods.perturbations.gloss import StartRadius, WarmUp
+from fedflat.bench.methods.schedules.warm_up import risen
 
 
 class GlobalAscent(Server):

@@ -14,9 +14,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ServerRound
-from bench.methods.perturbations.nsam import Ascent, SharedBeta
-from bench.methods.servers.look_ahead import LookAhead
+from fedflat.bench.methods.base import ServerRound
+from fedflat.bench.methods.perturbations.nsam import Ascent, SharedBeta
+from fedflat.bench.methods.servers.look_ahead import LookAhead
 
 
 class NesterovServer(LookAhead):

@@ -5,11 +5,11 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from torch import nn
 
-from bench.input.errors import UserError
-from bench.models.base import ImageShape, check_multiple, check_size
-from bench.models.blocks.bilateral import SIDES, BiSeNetV2
-from bench.models.buffer_mode import BufferMode, GivenMode
-from bench.models.pretrained import PretrainedModel
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.base import ImageShape, check_multiple, check_size
+from fedflat.bench.models.blocks.bilateral import SIDES, BiSeNetV2
+from fedflat.bench.models.buffer_mode import BufferMode, GivenMode
+from fedflat.bench.models.pretrained import PretrainedModel
 
 
 class BiSeNetV2Choice(PretrainedModel):

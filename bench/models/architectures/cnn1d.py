@@ -7,8 +7,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.input.errors import UserError
-from bench.models.base import ImageShape, NamedModel
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.base import ImageShape, NamedModel
 
 SHORTEST = 3
 """Shorter signals leave nothing for the last convolution."""

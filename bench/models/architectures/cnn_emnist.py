@@ -6,8 +6,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.models.base import ImageShape, NamedModel, check_size
-from bench.models.dropout import Dropout
+from fedflat.bench.models.base import ImageShape, NamedModel, check_size
+from fedflat.bench.models.dropout import Dropout
 
 
 class CNNEMNISTChoice(NamedModel):

@@ -7,8 +7,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.models.base import ImageShape, NamedModel, check_multiple, check_size
-from bench.models.buffer_mode import BufferMode, GivenMode
+from fedflat.bench.models.base import ImageShape, NamedModel, check_multiple, check_size
+from fedflat.bench.models.buffer_mode import BufferMode, GivenMode
 
 Norm = Callable[[int], nn.Module]
 """A normalisation layer for a number of channels."""

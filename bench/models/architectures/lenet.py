@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.models.base import ImageShape, NamedModel, check_size
+from fedflat.bench.models.base import ImageShape, NamedModel, check_size
 
 
 class LeNetChoice(NamedModel):

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.models.base import ImageShape, NamedModel
+from fedflat.bench.models.base import ImageShape, NamedModel
 
 Width = Annotated[int, Field(ge=1, le=100_000)]
 

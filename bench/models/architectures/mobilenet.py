@@ -5,9 +5,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import nn
 
-from bench.models.base import ImageShape, check_size
-from bench.models.dropout import Dropout
-from bench.models.pretrained import PretrainedModel
+from fedflat.bench.models.base import ImageShape, check_size
+from fedflat.bench.models.dropout import Dropout
+from fedflat.bench.models.pretrained import PretrainedModel
 
 
 class MobileNetV2GNChoice(PretrainedModel):
@@ -22,7 +22,7 @@ class MobileNetV2GNChoice(PretrainedModel):
     def new(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """A module for images of any size."""
         check_size(self.name, image_shape)
-        from bench.models.blocks.inverted_residual import MobileNetV2  # noqa: PLC0415 - torchvision takes seconds to import
+        from fedflat.bench.models.blocks.inverted_residual import MobileNetV2  # noqa: PLC0415 - torchvision takes seconds to import
 
         network = MobileNetV2(image_shape[0], classes, lambda channels: nn.GroupNorm(self.groups, channels))
         network.classifier[0] = Dropout(self.dropout)

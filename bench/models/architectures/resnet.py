@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import nn
 
-from bench.models.base import ImageShape, NamedModel, check_size
+from fedflat.bench.models.base import ImageShape, NamedModel, check_size
 
 Stem = Literal["imagenet", "cifar"]
 """The first layers: 7×7 with stride 2 and a max-pool; or 3×3 with stride 1 and no pool."""
@@ -26,7 +26,7 @@ class ResNet18GNChoice(NamedModel):
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """A module for images of any size."""
         check_size(self.name, image_shape)
-        from bench.models.blocks.residual import ResNet18  # noqa: PLC0415 - torchvision takes seconds to import
+        from fedflat.bench.models.blocks.residual import ResNet18  # noqa: PLC0415 - torchvision takes seconds to import
 
         return ResNet18(image_shape[0], classes, self.stem, lambda channels: nn.GroupNorm(self.groups, channels))
 
@@ -43,6 +43,6 @@ class ResNet18NoNormChoice(NamedModel):
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """A module for images of any size."""
         check_size(self.name, image_shape)
-        from bench.models.blocks.residual import without_norm  # noqa: PLC0415 - torchvision takes seconds to import
+        from fedflat.bench.models.blocks.residual import without_norm  # noqa: PLC0415 - torchvision takes seconds to import
 
         return without_norm(image_shape[0], classes)

@@ -4,11 +4,11 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from bench.host.torchvision_compat import import_torchvision
-from bench.input.errors import UserError
-from bench.models.base import ImageShape, check_multiple, check_size
-from bench.models.pretrained import PretrainedModel
-from bench.models.weights import StateDict
+from fedflat.bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.base import ImageShape, check_multiple, check_size
+from fedflat.bench.models.pretrained import PretrainedModel
+from fedflat.bench.models.weights import StateDict
 
 PATCH = 32
 """Height and width of a patch."""

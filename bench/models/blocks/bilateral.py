@@ -14,7 +14,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from bench.models.dropout import Dropout
+from fedflat.bench.models.dropout import Dropout
 
 Norm = Callable[[int], nn.Module]
 """A normalisation layer for a number of channels."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.host.torchvision_compat import import_torchvision
 
 import_torchvision()
 from torchvision.models.mobilenetv2 import MobileNetV2 as TorchvisionMobileNetV2  # noqa: E402 - after the import above

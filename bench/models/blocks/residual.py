@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.host.torchvision_compat import import_torchvision
 
 import_torchvision()
 from torchvision.models.resnet import BasicBlock, ResNet  # noqa: E402 - fails unless torchvision is imported as above

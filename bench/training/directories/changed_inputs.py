@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bench.data.root import data_root
-from bench.experiments.run_config import RunConfig
-from bench.models import build_model
-from bench.models.user_model import UserModel
-from bench.training.run_setup import load_dataset, model_hash
+from fedflat.bench.data.root import data_root
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.models import build_model
+from fedflat.bench.models.user_model import UserModel
+from fedflat.bench.training.run_setup import load_dataset, model_hash
 
 
 def changed_input(config: RunConfig, provenance: Mapping[str, Any]) -> str | None:

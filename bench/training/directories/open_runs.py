@@ -7,21 +7,21 @@ from pathlib import Path
 
 import torch
 
-from bench.code.user_code import failure, line_of
-from bench.data.root import data_root
-from bench.engine.checkpoint import CHECKPOINTS
-from bench.experiments.data_sets import check_before_loading
-from bench.experiments.run_config import RunConfig
-from bench.experiments.stored_config import copy_name
-from bench.files.atomic import write_bytes
-from bench.host.memory import Budgets
-from bench.host.progress import Progress
-from bench.input.content import read_own, short_hash
-from bench.input.errors import UserError
-from bench.training.directories.working_directory import publish, remove_stale, working_directory
-from bench.training.run_directory import is_complete, is_finished
-from bench.training.run_setup import RunSetup
-from bench.training.training_run import AT_START, CLIENTS, TrainingRun
+from fedflat.bench.code.user_code import failure, line_of
+from fedflat.bench.data.root import data_root
+from fedflat.bench.engine.checkpoint import CHECKPOINTS
+from fedflat.bench.experiments.data_sets import check_before_loading
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.stored_config import copy_name
+from fedflat.bench.files.atomic import write_bytes
+from fedflat.bench.host.memory import Budgets
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.input.content import read_own, short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.directories.working_directory import publish, remove_stale, working_directory
+from fedflat.bench.training.run_directory import is_complete, is_finished
+from fedflat.bench.training.run_setup import RunSetup
+from fedflat.bench.training.training_run import AT_START, CLIENTS, TrainingRun
 
 
 @contextmanager

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import torch
 
-from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.stored_config import code_sections, copy_name
-from bench.files.checksums import DamagedFileError, damage_in_one_line
-from bench.files.csv_json import read_checked_json
-from bench.files.tensor_file import open_tensors
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.training.run_directory import (
+from fedflat.bench.experiments.results import METRICS, PARTITION
+from fedflat.bench.experiments.stored_config import code_sections, copy_name
+from fedflat.bench.files.checksums import DamagedFileError, damage_in_one_line
+from fedflat.bench.files.csv_json import read_checked_json
+from fedflat.bench.files.tensor_file import open_tensors
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import (
     CONFIG,
     FINAL,
     LOCAL_MODELS,

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.experiments.results import run_in, same_setting
-from bench.files.left_out import leave_out
-from bench.training.run_directory import PROVENANCE
+from fedflat.bench.experiments.results import run_in, same_setting
+from fedflat.bench.files.left_out import leave_out
+from fedflat.bench.training.run_directory import PROVENANCE
 
 
 def places_of(identity: str, run: Path) -> Iterator[Path]:

@@ -11,20 +11,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from bench.experiments.results import runs_folder
-from bench.experiments.run_config import RunConfig
-from bench.files.atomic import replacing, write_bytes
-from bench.files.csv_json import write_checked_json
-from bench.files.left_out import leave_out
-from bench.files.locks import folder_lock, lock_file
-from bench.host.progress import Progress
-from bench.input.errors import UserError
-from bench.training.directories.changed_inputs import changed_input
-from bench.training.directories.run_files import check_models, readers
-from bench.training.directories.runs_by_identity import look_again, places_of
-from bench.training.directories.working_directory import locked_directory, publish, remove_stale
-from bench.training.engine_choice import EngineChoice
-from bench.training.run_directory import CONFIG, LOG, PROVENANCE, RunDirectory, is_complete, is_finished
+from fedflat.bench.experiments.results import runs_folder
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.files.atomic import replacing, write_bytes
+from fedflat.bench.files.csv_json import write_checked_json
+from fedflat.bench.files.left_out import leave_out
+from fedflat.bench.files.locks import folder_lock, lock_file
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.directories.changed_inputs import changed_input
+from fedflat.bench.training.directories.run_files import check_models, readers
+from fedflat.bench.training.directories.runs_by_identity import look_again, places_of
+from fedflat.bench.training.directories.working_directory import locked_directory, publish, remove_stale
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.run_directory import CONFIG, LOG, PROVENANCE, RunDirectory, is_complete, is_finished
 
 TAKEN_FROM = "taken_from"
 """The entry of provenance.json with the path of the run that was taken, relative to the folder of results."""

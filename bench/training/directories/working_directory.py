@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from bench.experiments.run_config import RunConfig
-from bench.files.atomic import TEMPORARY
-from bench.files.locks import folder_lock
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.training.code_version import code_fingerprint
-from bench.training.run_directory import PROVENANCE, SNAPSHOTS, is_complete
-from bench.training.training_run import AT_START
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.files.atomic import TEMPORARY
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.run_directory import PROVENANCE, SNAPSHOTS, is_complete
+from fedflat.bench.training.training_run import AT_START
 
 UNFINISHED = ".partial-"
 """The part of a working directory's name between the name of the run and the key."""

@@ -16,21 +16,21 @@ from typing import Any
 import torch
 import yaml
 
-from bench.experiments.experiment import Cell, Experiment, load_experiment
-from bench.experiments.run_config import OWN
-from bench.experiments.sections.tuning import as_yaml
-from bench.files.atomic import write_text
-from bench.files.locks import locked
-from bench.host.progress import Progress
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
-from bench.tuning.protocol.plan import OfMethod
-from bench.tuning.protocol.schema import Amounts
-from bench.tuning.protocol.unit import Unit
-from bench.tuning.protocol.units import Units
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING
-from bench.tuning.score import LAST, in_words
-from bench.tuning.winners import extended
+from fedflat.bench.experiments.experiment import Cell, Experiment, load_experiment
+from fedflat.bench.experiments.run_config import OWN
+from fedflat.bench.experiments.sections.tuning import as_yaml
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.locks import locked
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
+from fedflat.bench.tuning.protocol.plan import OfMethod
+from fedflat.bench.tuning.protocol.schema import Amounts
+from fedflat.bench.tuning.protocol.unit import Unit
+from fedflat.bench.tuning.protocol.units import Units
+from fedflat.bench.tuning.ranges import HYPERPARAMETERS, TRAINING
+from fedflat.bench.tuning.score import LAST, in_words
+from fedflat.bench.tuning.winners import extended
 
 HEAD = "# The values that the search found. Written by fedflat search.\n"
 

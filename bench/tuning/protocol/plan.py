@@ -18,9 +18,9 @@ from typing import Any
 
 from scipy.stats import qmc
 
-from bench.numerics.streams import numpy_stream
-from bench.tuning.protocol.schema import TIMES_DISTANCE, BoundedRange, Protocol, Swept
-from bench.tuning.trials import COORDINATES
+from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.tuning.protocol.schema import TIMES_DISTANCE, BoundedRange, Protocol, Swept
+from fedflat.bench.tuning.trials import COORDINATES
 
 Values = dict[str, Any]
 """Values by place, such as training.lr; infinity is a text, as in a run's configuration."""

@@ -8,14 +8,14 @@ from typing import Protocol as Interface
 
 import torch
 
-from bench.experiments.experiment import load_experiment
-from bench.files.locks import folder_lock
-from bench.host.progress import Progress
-from bench.input.errors import UserError, unknown
-from bench.tuning.protocol.finals import Final, Reference, Source, Winners
-from bench.tuning.protocol.rounds import Rounds
-from bench.tuning.protocol.schema import EQUAL_COMPUTE, ITSELF, ROUNDS
-from bench.tuning.protocol.units import Units
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.tuning.protocol.finals import Final, Reference, Source, Winners
+from fedflat.bench.tuning.protocol.rounds import Rounds
+from fedflat.bench.tuning.protocol.schema import EQUAL_COMPUTE, ITSELF, ROUNDS
+from fedflat.bench.tuning.protocol.units import Units
 
 WAIT_SECONDS = 5.0
 """Between two looks at what other processes have finished."""

@@ -6,14 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench.experiments.experiment import Cell, Experiment, load_experiment
-from bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names, read_yaml
-from bench.input.errors import UserError, located, unknown
-from bench.methods.marks import Neutral
-from bench.methods.recipe import Recipe
-from bench.tuning.given import SERVER_LR
-from bench.tuning.protocol.schema import Protocol
-from bench.tuning.ranges import places_of
+from fedflat.bench.experiments.experiment import Cell, Experiment, load_experiment
+from fedflat.bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names, read_yaml
+from fedflat.bench.input.errors import UserError, located, unknown
+from fedflat.bench.methods.marks import Neutral
+from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.tuning.given import SERVER_LR
+from fedflat.bench.tuning.protocol.schema import Protocol
+from fedflat.bench.tuning.ranges import places_of
 
 FILE = "search.yaml"
 """The name of a protocol's file, in the folder of its main setting's experiments.yaml."""

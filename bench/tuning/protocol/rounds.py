@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from bench.tuning.protocol.plan import best
-from bench.tuning.protocol.unit import Unit, words
-from bench.tuning.protocol.units import Units
+from fedflat.bench.tuning.protocol.plan import best
+from fedflat.bench.tuning.protocol.unit import Unit, words
+from fedflat.bench.tuning.protocol.units import Units
 
 
 @dataclass(frozen=True)

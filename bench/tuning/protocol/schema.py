@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from bench.experiments.sections.tuning import SearchRange
-from bench.input.bounds import Count, Positive, Seed
-from bench.input.content import short_hash
-from bench.input.errors import UserError, unknown
-from bench.input.frozen import LABEL, NAME, Frozen
-from bench.methods.marks import Search
+from fedflat.bench.experiments.sections.tuning import SearchRange
+from fedflat.bench.input.bounds import Count, Positive, Seed
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.frozen import LABEL, NAME, Frozen
+from fedflat.bench.methods.marks import Search
 
 TIMES_DISTANCE = "times_distance"
 """The key of a value that is a multiple of the clients' distance: {times_distance: 2}."""

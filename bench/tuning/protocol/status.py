@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from bench.engine.method_costs import measured_costs
-from bench.tuning.cell_search import DIVERGED, TRAINED
-from bench.tuning.protocol.finals import Final, Runs
-from bench.tuning.protocol.queue import Item, Queue
-from bench.tuning.protocol.rounds import Rounds
-from bench.tuning.protocol.schema import ROUNDS
-from bench.tuning.protocol.unit import FINISHED_WITH, Unit
+from fedflat.bench.engine.method_costs import measured_costs
+from fedflat.bench.tuning.cell_search import DIVERGED, TRAINED
+from fedflat.bench.tuning.protocol.finals import Final, Runs
+from fedflat.bench.tuning.protocol.queue import Item, Queue
+from fedflat.bench.tuning.protocol.rounds import Rounds
+from fedflat.bench.tuning.protocol.schema import ROUNDS
+from fedflat.bench.tuning.protocol.unit import FINISHED_WITH, Unit
 
 HOUR = 3600.0
 

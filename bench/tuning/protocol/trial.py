@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.data.root import data_root
-from bench.experiments.run_config import OWN, ROUNDING, RunConfig
-from bench.models import build_model
-from bench.training.run_setup import load_dataset
-from bench.tuning.score import evaluated_rounds
+from fedflat.bench.data.root import data_root
+from fedflat.bench.experiments.run_config import OWN, ROUNDING, RunConfig
+from fedflat.bench.models import build_model
+from fedflat.bench.training.run_setup import load_dataset
+from fedflat.bench.tuning.score import evaluated_rounds
 
 BYTES = 4
 """Bytes of a parameter that is sent."""

@@ -11,20 +11,20 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bench.code.user_code import FailingCodeError
-from bench.experiments.address import CellAddress
-from bench.experiments.results import TRIALS
-from bench.experiments.run_config import RunConfig
-from bench.files.csv_json import read_checked_csv, write_checked_csv
-from bench.host.progress import Progress
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.training.code_version import code_fingerprint
-from bench.training.unfinished import Trained, train_to
-from bench.tuning.cell_search import DIVERGED, FAILED, PROGRESS, TRAINED
-from bench.tuning.protocol.plan import OfBase, Plan, Planned, Result, best
-from bench.tuning.protocol.trial import Measured, measured
-from bench.tuning.trials import with_values
+from fedflat.bench.code.user_code import FailingCodeError
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.results import TRIALS
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.host.progress import Progress
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.unfinished import Trained, train_to
+from fedflat.bench.tuning.cell_search import DIVERGED, FAILED, PROGRESS, TRAINED
+from fedflat.bench.tuning.protocol.plan import OfBase, Plan, Planned, Result, best
+from fedflat.bench.tuning.protocol.trial import Measured, measured
+from fedflat.bench.tuning.trials import with_values
 
 FINISHED_WITH = "taken"
 """The outcome of a trial of the base that a method takes."""

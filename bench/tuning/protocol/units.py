@@ -4,16 +4,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.experiments.experiment import Cell
-from bench.experiments.results import ResultPaths
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError, unknown
-from bench.tuning.protocol.plan import OfBase, OfMethod, OfRounds, Values
-from bench.tuning.protocol.reading import Grid
-from bench.tuning.protocol.trial import as_trial, with_rounds
-from bench.tuning.protocol.unit import Unit
-from bench.tuning.score import LAST
-from bench.tuning.trials import value_at, with_values
+from fedflat.bench.experiments.experiment import Cell
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.tuning.protocol.plan import OfBase, OfMethod, OfRounds, Values
+from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.trial import as_trial, with_rounds
+from fedflat.bench.tuning.protocol.unit import Unit
+from fedflat.bench.tuning.score import LAST
+from fedflat.bench.tuning.trials import value_at, with_values
 
 
 class Units:

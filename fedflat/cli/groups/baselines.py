@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from bench.host.allocator import keep_freed_memory
-from bench.host.progress import silent
-from bench.host.threads import available_cores
+from fedflat.bench.host.allocator import keep_freed_memory
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.threads import available_cores
 from fedflat.cli.batch import resources_used
 from fedflat.cli.options import Device, ExperimentNames, Results, Set, StoredBaselines, folder_option, overrides_of
 
@@ -48,8 +48,8 @@ def add(
       fedflat baselines add quick_all --grid quick --without-analyses
       fedflat baselines add bench1d results/tuning/bench1d/tuned.yaml --grid bench1d
     """
-    from analysis.comparison.adding import add as add_runs
-    from analysis.report.requested import RequestedExperiment
+    from fedflat.analysis.comparison.adding import add as add_runs
+    from fedflat.analysis.report.requested import RequestedExperiment
 
     requests = [RequestedExperiment(name, results, overrides_of(set_)) for name in experiment]
     place = add_runs(requests, grid, stored, analyses=not without_analyses, replace=replace)
@@ -76,8 +76,8 @@ def add_trials(
     Example:
       fedflat baselines add-trials bench1d_budget --grid bench1d
     """
-    from analysis.comparison.tuning.trials import add_trials as add_all_trials
-    from analysis.report.requested import RequestedExperiment
+    from fedflat.analysis.comparison.tuning.trials import add_trials as add_all_trials
+    from fedflat.analysis.report.requested import RequestedExperiment
 
     requests = [RequestedExperiment(name, results, overrides_of(set_)) for name in experiment]
     typer.echo(str(add_all_trials(requests, grid, stored, replace=replace)))
@@ -107,7 +107,7 @@ def add_search(
     Example:
       fedflat baselines add-search flat1d
     """
-    from analysis.comparison.flat.stored import store
+    from fedflat.analysis.comparison.flat.stored import store
 
     store(grid, results, stored, analyses=not without_analyses, progress=typer.echo)
 
@@ -126,7 +126,7 @@ def show(
       fedflat baselines show
       fedflat baselines show quick
     """
-    from analysis.comparison.overview import grids, overview
+    from fedflat.analysis.comparison.overview import grids, overview
 
     if stored is not None and grid is None:
         raise typer.BadParameter("--baselines needs the name of the grid")
@@ -161,8 +161,8 @@ def verify(
     """
     started = time.perf_counter()
     keep_freed_memory()
-    from analysis.comparison.baselines import folder_of, load
-    from analysis.provenance.stored_runs import (
+    from fedflat.analysis.comparison.baselines import folder_of, load
+    from fedflat.analysis.provenance.stored_runs import (
         DEVIATIONS,
         LEVEL,
         TOLERANCE,
@@ -171,8 +171,8 @@ def verify(
         drawn,
         has_changed,
     )
-    from analysis.provenance.stored_runs import verify as train_again
-    from bench.host.torch_device import prepare_device
+    from fedflat.analysis.provenance.stored_runs import verify as train_again
+    from fedflat.bench.host.torch_device import prepare_device
 
     baselines = load(grid, stored)
     seed = secrets.randbelow(2**32) if seed is None else seed

@@ -58,7 +58,7 @@ def screening(
     Example:
       fedflat compositions screening quick --setting dirichlet-0.1/4-of-20 --out mine/screening.yaml
     """
-    from analysis.comparison.tuning.compositions.files import write_screening
+    from fedflat.analysis.comparison.tuning.compositions.files import write_screening
 
     typer.echo(f"{write_screening(grid, setting, rounds, trials, out)} triples in {out}")
 
@@ -80,8 +80,8 @@ def add(
       fedflat compositions add mine/screening.yaml --grid quick
       fedflat compositions add quick --grid quick
     """
-    from analysis.comparison.tuning.compositions.searches import add as add_search
-    from analysis.report.requested import RequestedExperiment
+    from fedflat.analysis.comparison.tuning.compositions.searches import add as add_search
+    from fedflat.analysis.report.requested import RequestedExperiment
 
     typer.echo(str(add_search(RequestedExperiment(experiment, results, overrides_of(set_)), grid, stored)))
 
@@ -101,10 +101,10 @@ def best(
     Example:
       fedflat compositions best quick --count 6 --out mine/composed.yaml
     """
-    from analysis.comparison.tuning.compositions.evaluation import candidates
-    from analysis.comparison.tuning.compositions.files import write_best
-    from analysis.comparison.tuning.compositions.searches import SCREENED, load
-    from bench.experiments.experiment import load_experiment
+    from fedflat.analysis.comparison.tuning.compositions.evaluation import candidates
+    from fedflat.analysis.comparison.tuning.compositions.files import write_best
+    from fedflat.analysis.comparison.tuning.compositions.searches import SCREENED, load
+    from fedflat.bench.experiments.experiment import load_experiment
 
     chosen = candidates(load(load_experiment(grid, {}).name, SCREENED, stored), count)
     write_best(grid, chosen, out)
@@ -141,10 +141,10 @@ def report(
     Example:
       fedflat compositions report bench1d
     """
-    from analysis.comparison.tuning.compositions.evaluation import Evaluation
-    from analysis.comparison.tuning.compositions.words import answer
-    from analysis.comparison.tuning.compositions.write import write
-    from bench.experiments.results import ResultPaths
+    from fedflat.analysis.comparison.tuning.compositions.evaluation import Evaluation
+    from fedflat.analysis.comparison.tuning.compositions.words import answer
+    from fedflat.analysis.comparison.tuning.compositions.write import write
+    from fedflat.bench.experiments.results import ResultPaths
 
     evaluation = Evaluation.of(grid, stored, baselines)
     page = write(evaluation, out or ResultPaths(results).report(grid).compositions, width)

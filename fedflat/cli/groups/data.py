@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 from fedflat.cli.options import ExperimentName, Results, Set, overrides_of
 
 app = typer.Typer(rich_markup_mode=None)
@@ -56,7 +56,7 @@ def list_(root: Root = None) -> None:
     Example:
       fedflat data list
     """
-    from bench.data.inventory import listing
+    from fedflat.bench.data.inventory import listing
 
     typer.echo(listing(_checked(root)))
 
@@ -71,7 +71,7 @@ def check(name: NameOrFolder, root: Root = None) -> None:
     Example:
       fedflat data check cifar10 --root /scratch/data
     """
-    from bench.data.inventory import check as lines
+    from fedflat.bench.data.inventory import check as lines
 
     for line in lines(name, _checked(root)):
         typer.echo(line)
@@ -97,12 +97,12 @@ def prepare(
       fedflat data prepare pictures/flowers
       fedflat data prepare fedsam_caldarola cityscapes_uniform
     """
-    from bench.data.inventory import prepare as of_name
-    from bench.data.inventory import prepare_all
-    from bench.data.sources import SOURCES
-    from bench.experiments.data_sets import data_sets
-    from bench.experiments.experiment import load_experiment
-    from bench.experiments.files import experiment_names
+    from fedflat.bench.data.inventory import prepare as of_name
+    from fedflat.bench.data.inventory import prepare_all
+    from fedflat.bench.data.sources import SOURCES
+    from fedflat.bench.experiments.data_sets import data_sets
+    from fedflat.bench.experiments.experiment import load_experiment
+    from fedflat.bench.experiments.files import experiment_names
 
     folder = _checked(root)
     if name in SOURCES and part is not None:
@@ -134,9 +134,9 @@ def partition(
     Example:
       fedflat data partition quick dirichlet-0.1
     """
-    from analysis.figures.partition_map import draw_partitions
-    from bench.experiments.experiment import load_experiment
-    from bench.experiments.results import ResultPaths
+    from fedflat.analysis.figures.partition_map import draw_partitions
+    from fedflat.bench.experiments.experiment import load_experiment
+    from fedflat.bench.experiments.results import ResultPaths
 
     loaded, paths = load_experiment(experiment, {}), ResultPaths(results)
     for description, files in draw_partitions(loaded, label, seed, _checked(root), paths):
@@ -169,12 +169,12 @@ def split(
     Example:
       fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
     """
-    from bench.experiments.data_sets import check_partition
-    from bench.experiments.experiment import load_experiment
-    from bench.experiments.results import ResultPaths
-    from bench.files.csv_json import write_csv
-    from bench.training.run_directory import partition_table
-    from bench.training.run_setup import load_dataset, split_of
+    from fedflat.bench.experiments.data_sets import check_partition
+    from fedflat.bench.experiments.experiment import load_experiment
+    from fedflat.bench.experiments.results import ResultPaths
+    from fedflat.bench.files.csv_json import write_csv
+    from fedflat.bench.training.run_directory import partition_table
+    from fedflat.bench.training.run_setup import load_dataset, split_of
 
     loaded = load_experiment(experiment, overrides_of(set_))
     runs = {run.seed: run for run in loaded.cell(cell).runs}
@@ -204,7 +204,7 @@ def list_weights(root: Root = None) -> None:
     Example:
       fedflat weights list
     """
-    from bench.models.weights import listing
+    from fedflat.bench.models.weights import listing
 
     typer.echo(listing(_checked(root)))
 
@@ -222,13 +222,13 @@ def download_weights(
     Example:
       fedflat weights download vit_b_32
     """
-    from bench.models.weights import published
+    from fedflat.bench.models.weights import published
 
     typer.echo(str(published(model).download(_checked(root))))
 
 
 def _checked(root: str | None) -> Path:
     """The folder of data sets that the option names, or the default."""
-    from bench.data.root import checked_root, data_root
+    from fedflat.bench.data.root import checked_root, data_root
 
     return data_root() if root is None else checked_root(root, "--root")

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.run_analysis import run_analysis
-from analysis.measures.clients import (
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.measures.clients import (
     expected_of_clients,
     label_shares,
     mean_of_classes,
@@ -24,17 +24,17 @@ from analysis.measures.clients import (
     summary,
     untested_classes,
 )
-from bench.data.dataset import Samples
-from bench.data.partitions.base import Indices, Partition
-from bench.data.partitions.even import IID
-from bench.data.root import data_root
-from bench.engine.objective import Objective
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import load_dataset
-from bench.training.train import train_cell
+from fedflat.bench.data.dataset import Samples
+from fedflat.bench.data.partitions.base import Indices, Partition
+from fedflat.bench.data.partitions.even import IID
+from fedflat.bench.data.root import data_root
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import load_dataset
+from fedflat.bench.training.train import train_cell
 from tests.places import MINI
 
 CPU = torch.device("cpu")
@@ -305,7 +305,7 @@ def test_answers_do_not_depend_on_the_batch_size(
 ) -> None:
     """Nor does any of them hold more than a batch at once."""
     whole = analysed(name, runs / "seed-0", tmp_path / "whole.csv")
-    monkeypatch.setattr("bench.training.run_setup.EVALUATION_BATCH", {"cpu": 37})
+    monkeypatch.setattr("fedflat.bench.training.run_setup.EVALUATION_BATCH", {"cpu": 37})
     passed: list[int] = []
     forward = Objective.logits
 

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.report.requested import RequestedExperiment
-from bench.data.label_maps import UNLABELLED
-from bench.experiments.results import ResultPaths, run_in
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.data.label_maps import UNLABELLED
+from fedflat.bench.experiments.results import ResultPaths, run_in
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
 from tests.analysis.conftest import analyse, train_all
 
 CELL = "digit_scenes-blue/by_group/2-of-4/fedavg"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.measures.convergence import (
+from fedflat.analysis.measures.convergence import (
     FinalValue,
     curves,
     diverged_seeds,
@@ -16,9 +16,9 @@ from analysis.measures.convergence import (
     first_reaching,
     neighbour_means,
 )
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
 
 

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.ndimage import gaussian_filter
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.run_analysis import run_analysis
-from analysis.measures import corruptions
-from analysis.measures.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
-from bench.data.dataset import DeviceData
-from bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.measures import corruptions
+from fedflat.analysis.measures.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
 from tests.bench.data.published_copies import TEST, write_copy
 from tests.places import MINI
 

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.run_analysis import run_analysis
-from analysis.measures.cost import images_of_steps, per_round, spending
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.measures.cost import images_of_steps, per_round, spending
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
 
 CPU = torch.device("cpu")
 CELL = Path("results", "runs", "little", "digits", "dirichlet-0.1", "4-of-20")

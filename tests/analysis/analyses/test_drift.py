@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.measures.drift import PerturbationDrift, Replay, perturbation_drift
-from bench.engine.batches import FullBatches
-from bench.engine.local import Probe
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.methods.base import Gradient, norm, unit
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.measures.drift import PerturbationDrift, Replay, perturbation_drift
+from fedflat.bench.engine.batches import FullBatches
+from fedflat.bench.engine.local import Probe
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Gradient, norm, unit
 from tests.places import MINI
 from tests.problems import Problem, train
 

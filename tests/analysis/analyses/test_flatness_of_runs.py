@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.run_analysis import run_analysis
-from analysis.measures.flatness import Ascent, flatness_discrepancy, sharpness
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import EVALUATION_BATCH
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.measures.flatness import Ascent, flatness_discrepancy, sharpness
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import EVALUATION_BATCH
 from tests.places import MINI
 from tests.problems import train
 

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.analyses import ANALYSES, parse_analysis
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.measures.forward_passes import DIFFERENCES, spread
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
+from fedflat.analysis.analyses import ANALYSES, parse_analysis
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.measures.forward_passes import DIFFERENCES, spread
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
 from tests.places import MINI
 from tests.problems import train
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.analyses.partial_results import PartialResults
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.partial_results import PartialResults
+from fedflat.bench.input.errors import UserError
 
 KEY = {"options": {"points": 3}, "run": "abc"}
 RESULTS = [[[0.1 + 0.2, float("inf")]], [[1e-300, -0.0], [5.0, 2.0**-40]], [[1 / 3, 100.0]]]

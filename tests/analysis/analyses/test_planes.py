@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from analysis.analyses import parse_analysis, scores
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.run_analysis import run_analysis
-from bench.data.dataset import Subset
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import Evaluation
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
+from fedflat.analysis.analyses import parse_analysis, scores
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.bench.data.dataset import Subset
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
 
 CPU = torch.device("cpu")
 EXPERIMENT = """

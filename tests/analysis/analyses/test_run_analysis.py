@@ -8,21 +8,21 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.analyses import load_analyses, parse_analysis
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis
-from analysis.analyses.run_analysis import find_runs, run_analysis
-from analysis.report.figures import Figures
-from analysis.report.report import render_page
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.engine.checkpoint import load_state, save_state
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.input.strict_yaml import load_yaml
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
-from bench.training.train import train_cell
+from fedflat.analysis.analyses import load_analyses, parse_analysis
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.analyses.run_analysis import find_runs, run_analysis
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.report import render_page
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.engine.checkpoint import load_state, save_state
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.strict_yaml import load_yaml
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
+from fedflat.bench.training.train import train_cell
 from tests.places import MINI, ROOT
 
 CPU = torch.device("cpu")
@@ -177,8 +177,8 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
         setup.objective.module.register_forward_pre_hook(lambda _, inputs: passed.append(len(inputs[0])))
         return setup
 
-    monkeypatch.setattr("analysis.analyses.analysed_run.RunSetup.build", watched)
-    monkeypatch.setattr("bench.training.run_setup.EVALUATION_BATCH", {"cpu": 40})
+    monkeypatch.setattr("fedflat.analysis.analyses.analysed_run.RunSetup.build", watched)
+    monkeypatch.setattr("fedflat.bench.training.run_setup.EVALUATION_BATCH", {"cpu": 40})
     for name in of_images:
         passed.clear()
         pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.provenance import TEXT_COLUMNS
-from analysis.analyses.run_analysis import run_analysis
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
-from bench.files.csv_json import read_checked_csv, read_checked_json, write_checked_csv, write_checked_json
-from bench.training.train import train_cell
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.provenance import TEXT_COLUMNS
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import read_checked_csv, read_checked_json, write_checked_csv, write_checked_json
+from fedflat.bench.training.train import train_cell
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"

@@ -4,10 +4,10 @@ from functools import cache
 
 import pytest
 
-from analysis.claims.schema import Claim, PaperClaims, claims_of, papers_with_claims
-from analysis.claims.statements import Change, Comparison, Level, Rank
-from analysis.published.numbers import papers
-from bench.files.text_table import markdown_line
+from fedflat.analysis.claims.schema import Claim, PaperClaims, claims_of, papers_with_claims
+from fedflat.analysis.claims.statements import Change, Comparison, Level, Rank
+from fedflat.analysis.published.numbers import papers
+from fedflat.bench.files.text_table import markdown_line
 from tests.analysis.papers import printed, requested
 from tests.places import ROOT
 

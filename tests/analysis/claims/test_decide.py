@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.claims.decide import AtLeast, Contrast, Region, decide, every, interval
-from bench.experiments.address import CellAddress
+from fedflat.analysis.claims.decide import AtLeast, Contrast, Region, decide, every, interval
+from fedflat.bench.experiments.address import CellAddress
 from tests.analysis.binomial import at_most, deviations
 from tests.tiers import case
 

@@ -6,18 +6,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.analyses.provenance import name_value_pairs
-from analysis.analyses.run_analysis import run_analysis
-from analysis.claims.evidence import Printed, Runs
-from analysis.claims.page import HEADER, LEGEND, judged, page, stated, summary, text
-from analysis.claims.schema import Claim, papers_with_claims
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS
-from bench.experiments.experiment import load_experiment
-from bench.host.progress import silent
-from bench.host.torch_device import prepare_device
-from bench.input.errors import UserError
-from bench.training.train import train_cell
+from fedflat.analysis.analyses.provenance import name_value_pairs
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.page import HEADER, LEGEND, judged, page, stated, summary, text
+from fedflat.analysis.claims.schema import Claim, papers_with_claims
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.train import train_cell
 from tests.analysis.conftest import metrics
 from tests.analysis.papers import printed, requested
 from tests.tiers import case

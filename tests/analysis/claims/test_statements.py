@@ -2,10 +2,10 @@
 
 import pytest
 
-from analysis.claims.decide import decide
-from analysis.claims.schema import Claim, PaperClaims
-from bench.experiments.address import CellAddress, Setting
-from bench.input.errors import UserError
+from fedflat.analysis.claims.decide import decide
+from fedflat.analysis.claims.schema import Claim, PaperClaims
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.input.errors import UserError
 
 SETTINGS = [
     Setting.of(f"{data}/{split}/{clients}")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.baselines import CURVE_IDS, Baselines, save
-from analysis.comparison.run_table import CURVE, run_columns
-from analysis.comparison.tuning.compositions.triples import Triple, compositions, published
-from bench.files.csv_json import write_checked_csv
+from fedflat.analysis.comparison.baselines import CURVE_IDS, Baselines, save
+from fedflat.analysis.comparison.run_table import CURVE, run_columns
+from fedflat.analysis.comparison.tuning.compositions.triples import Triple, compositions, published
+from fedflat.bench.files.csv_json import write_checked_csv
 from tests.analysis.comparison.frames import SETTINGS, runs
 
 COMPOSED = {"sam+feddyn+momentum": 90.0, "none+feddc+look_ahead": 84.0}

@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from bench.experiments.files import read_yaml
-from bench.tuning.protocol.reading import protocol_file
-from bench.tuning.protocol.schema import Protocol
+from fedflat.bench.experiments.files import read_yaml
+from fedflat.bench.tuning.protocol.reading import protocol_file
+from fedflat.bench.tuning.protocol.schema import Protocol
 from tests.analysis.comparison.frames import runs as plain_runs
 
 SETTING = ("mnist1d-1000", "dirichlet_by_class-0.6", "5-of-20")

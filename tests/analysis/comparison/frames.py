@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.compare import Comparison, paired
-from analysis.comparison.run_table import CURVE, CURVE_IDS
+from fedflat.analysis.comparison.compare import Comparison, paired
+from fedflat.analysis.comparison.run_table import CURVE, CURVE_IDS
 
 SETTINGS = [("dirichlet-0.6", "4-of-20"), ("dirichlet-0.6", "10-of-20"), ("iid", "4-of-20"), ("iid", "10-of-20")]
 

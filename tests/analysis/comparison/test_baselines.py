@@ -11,11 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.comparison import baselines
-from analysis.comparison.adding import add, collect
-from analysis.comparison.baselines import Baselines, load, save, stored_grids
-from analysis.comparison.run_table import ANALYSED, RATED
-from bench.input.errors import UserError
+from fedflat.analysis.comparison import baselines
+from fedflat.analysis.comparison.adding import add, collect
+from fedflat.analysis.comparison.baselines import Baselines, load, save, stored_grids
+from fedflat.analysis.comparison.run_table import ANALYSED, RATED
+from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.tiny_grid import TINY, contents, requested, variant
 from tests.analysis.conftest import LITTLE, analyse, train_all
 from tests.commands import fedflat, refused

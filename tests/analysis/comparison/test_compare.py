@@ -7,19 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.comparison.adding import add
-from analysis.comparison.baselines import Baselines, load, save
-from analysis.comparison.compare import Comparison, compare, paired
-from analysis.comparison.report.tables import cost_table
-from analysis.comparison.report.text import as_text
-from analysis.comparison.run_table import as_json, run_table
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS
-from bench.experiments.experiment import load_experiment
-from bench.host.progress import silent
-from bench.host.torch_device import prepare_device
-from bench.input.errors import UserError
-from bench.training.train import train_cell
+from fedflat.analysis.comparison.adding import add
+from fedflat.analysis.comparison.baselines import Baselines, load, save
+from fedflat.analysis.comparison.compare import Comparison, compare, paired
+from fedflat.analysis.comparison.report.tables import cost_table
+from fedflat.analysis.comparison.report.text import as_text
+from fedflat.analysis.comparison.run_table import as_json, run_table
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.train import train_cell
 from tests.analysis.comparison.frames import compared as of_frames
 from tests.analysis.comparison.frames import runs as table
 from tests.analysis.conftest import LITTLE, analyse, train_all

@@ -11,15 +11,15 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.image import imread
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.pages.table import ReportTable
-from analysis.comparison.report.figures import differences, points, profiles, ranks
-from analysis.comparison.report.tables import tables
-from analysis.comparison.report.text import as_text
-from analysis.comparison.report.words import about, counts, of_setting, relative_costs, verdict
-from analysis.comparison.report.write import figures, markdown, write
-from analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
-from analysis.figures.draw import save
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.pages.table import ReportTable
+from fedflat.analysis.comparison.report.figures import differences, points, profiles, ranks
+from fedflat.analysis.comparison.report.tables import tables
+from fedflat.analysis.comparison.report.text import as_text
+from fedflat.analysis.comparison.report.words import about, counts, of_setting, relative_costs, verdict
+from fedflat.analysis.comparison.report.write import figures, markdown, write
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
+from fedflat.analysis.figures.draw import save
 from tests.analysis.comparison.frames import compared, complete_runs, runs
 from tests.tiers import thorough
 

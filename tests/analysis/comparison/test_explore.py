@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
-from analysis.comparison.baselines import load
-from analysis.comparison.explore import render_explorer
-from analysis.comparison.run_table import curve_table, run_table
-from analysis.report.report import render_page
+from fedflat.analysis.comparison.baselines import load
+from fedflat.analysis.comparison.explore import render_explorer
+from fedflat.analysis.comparison.run_table import curve_table, run_table
+from fedflat.analysis.report.report import render_page
 from tests.analysis.comparison.tiny_grid import requested
 from tests.commands import fedflat, refused
 from tests.places import ROOT

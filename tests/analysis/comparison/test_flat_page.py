@@ -6,22 +6,22 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.comparison.baselines import load
-from analysis.comparison.flat.parts import PARTS
-from analysis.comparison.flat.search import add_search, load_search, winners
-from analysis.comparison.flat.stored import Stored, grid_of, store
-from analysis.comparison.report.text import as_text
-from analysis.planning.compared_by_protocol import ComparedByProtocol
-from analysis.planning.compared_method import ComparedMethod
-from bench.code.trusted_code import trust
-from bench.files.csv_json import write_checked_csv
-from bench.host.progress import silent
-from bench.host.torch_device import prepare_device
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.tuning.protocol.queue import Queue, work
-from bench.tuning.protocol.reading import Grid
-from bench.tuning.protocol.units import Units
+from fedflat.analysis.comparison.baselines import load
+from fedflat.analysis.comparison.flat.parts import PARTS
+from fedflat.analysis.comparison.flat.search import add_search, load_search, winners
+from fedflat.analysis.comparison.flat.stored import Stored, grid_of, store
+from fedflat.analysis.comparison.report.text import as_text
+from fedflat.analysis.planning.compared_by_protocol import ComparedByProtocol
+from fedflat.analysis.planning.compared_method import ComparedMethod
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.files.csv_json import write_checked_csv
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.tuning.protocol.queue import Queue, work
+from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.units import Units
 from fedflat.cli.comparing import compare
 from fedflat.conformance.template import write_template
 from tests.bench.tuning import tiny_protocol as tiny

@@ -6,20 +6,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.comparison.baselines import load
-from analysis.comparison.flat.ends import HIGH, INSIDE, LOW, end_of, ends_reached, points_chosen, searched_values
-from analysis.comparison.flat.gate import CLOSE, NO, YES, methods, state_of_pair
-from analysis.comparison.flat.itself import differences, differs, itself
-from analysis.comparison.flat.pairs import pairs
-from analysis.comparison.flat.regime import Regime
-from analysis.comparison.flat.search import winners
-from analysis.comparison.flat.speed import speed
-from analysis.comparison.flat.units import unit_curves, units
-from analysis.comparison.run_table import OF_FITTING
-from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR
-from analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
-from analysis.measures.fitting import fit_round
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.baselines import load
+from fedflat.analysis.comparison.flat.ends import (
+    HIGH,
+    INSIDE,
+    LOW,
+    end_of,
+    ends_reached,
+    points_chosen,
+    searched_values,
+)
+from fedflat.analysis.comparison.flat.gate import CLOSE, NO, YES, methods, state_of_pair
+from fedflat.analysis.comparison.flat.itself import differences, differs, itself
+from fedflat.analysis.comparison.flat.pairs import pairs
+from fedflat.analysis.comparison.flat.regime import Regime
+from fedflat.analysis.comparison.flat.search import winners
+from fedflat.analysis.comparison.flat.speed import speed
+from fedflat.analysis.comparison.flat.units import unit_curves, units
+from fedflat.analysis.comparison.run_table import OF_FITTING
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR
+from fedflat.analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
+from fedflat.analysis.measures.fitting import fit_round
+from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.flat_frames import LEVELS, SEEDS, protocol, runs
 from tests.places import ROOT
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from analysis.comparison.study.configurations import Configurations
-from analysis.comparison.study.granulated import OVERALL, granulated
-from analysis.comparison.study.information import K, information, normalised
-from analysis.comparison.study.kendall import Floats
-from analysis.comparison.study.levels import Clusters
+from fedflat.analysis.comparison.study.configurations import Configurations
+from fedflat.analysis.comparison.study.granulated import OVERALL, granulated
+from fedflat.analysis.comparison.study.information import K, information, normalised
+from fedflat.analysis.comparison.study.kendall import Floats
+from fedflat.analysis.comparison.study.levels import Clusters
 from tests.analysis.comparison.study_frames import study_runs
 
 SIZES = (3, 2, 4)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from analysis.comparison.study.kendall import partial, tau_b
+from fedflat.analysis.comparison.study.kendall import partial, tau_b
 
 NUMBERS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.integers(0, 3)), min_size=2, max_size=12)
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from analysis.comparison.study.kendall import Floats
-from analysis.comparison.study.levels import ALL, BETWEEN, LEVELS, WITHIN, Clusters, Correlation, Sample, pooled
+from fedflat.analysis.comparison.study.kendall import Floats
+from fedflat.analysis.comparison.study.levels import ALL, BETWEEN, LEVELS, WITHIN, Clusters, Correlation, Sample, pooled
 
 METHODS, SEEDS = 20, 8
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.comparison.run_table import (
+from fedflat.analysis.comparison.run_table import (
     ANALYSED,
     CURVE,
     CURVE_IDS,
@@ -19,10 +19,10 @@ from analysis.comparison.run_table import (
     run_table,
     target_column,
 )
-from analysis.report.requested import RequestedExperiment
-from bench.engine.participation import active_clients
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.engine.participation import active_clients
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
 from tests.analysis.comparison.tiny_grid import requested
 from tests.analysis.conftest import LITTLE, analyse, train_all
 

@@ -9,21 +9,21 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from analysis.comparison import baselines
-from analysis.comparison.tuning.compositions.evaluation import Evaluation, candidates, ranked
-from analysis.comparison.tuning.compositions.searches import add, load, stored_files
-from analysis.comparison.tuning.compositions.tables import composition_frame, tables
-from analysis.comparison.tuning.compositions.triples import NEUTRAL, compositions, published
-from analysis.comparison.tuning.compositions.words import answer
-from analysis.comparison.tuning.compositions.write import write
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
-from bench.host.progress import silent
-from bench.host.torch_device import prepare_device
-from bench.input.errors import UserError
-from bench.tuning.cell_search import CellSearch
-from bench.tuning.tune import tune_cell
+from fedflat.analysis.comparison import baselines
+from fedflat.analysis.comparison.tuning.compositions.evaluation import Evaluation, candidates, ranked
+from fedflat.analysis.comparison.tuning.compositions.searches import add, load, stored_files
+from fedflat.analysis.comparison.tuning.compositions.tables import composition_frame, tables
+from fedflat.analysis.comparison.tuning.compositions.triples import NEUTRAL, compositions, published
+from fedflat.analysis.comparison.tuning.compositions.words import answer
+from fedflat.analysis.comparison.tuning.compositions.write import write
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.tuning.cell_search import CellSearch
+from fedflat.bench.tuning.tune import tune_cell
 from fedflat.cli.app import app
 from tests.analysis.comparison.composition_frames import (
     COMPOSED,

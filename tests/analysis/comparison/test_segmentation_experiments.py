@@ -4,16 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from analysis.comparison.adding import add
-from analysis.comparison.compare import compare
-from analysis.comparison.explore import render_explorer
-from analysis.comparison.run_table import OF_SEGMENTATION, TARGETS, curve_table, finished_runs, run_columns, run_table
-from analysis.comparison.study.source import Source
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.experiments.files import PAPER_TABLES
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.adding import add
+from fedflat.analysis.comparison.compare import compare
+from fedflat.analysis.comparison.explore import render_explorer
+from fedflat.analysis.comparison.run_table import (
+    OF_SEGMENTATION,
+    TARGETS,
+    curve_table,
+    finished_runs,
+    run_columns,
+    run_table,
+)
+from fedflat.analysis.comparison.study.source import Source
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import train_all
 
 STORED = PAPER_TABLES.parent / "results" / "baselines" / "quick"

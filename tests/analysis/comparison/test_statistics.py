@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analysis.comparison.statistics.costs import costs, pareto_front
-from analysis.comparison.statistics.flatness import correlations, flatness
-from analysis.comparison.statistics.profiles import cost_profile, gap_profile, share_within
-from analysis.comparison.statistics.ranking import mean_ranks, ranking
-from analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
-from analysis.comparison.statistics.verdicts import (
+from fedflat.analysis.comparison.statistics.costs import costs, pareto_front
+from fedflat.analysis.comparison.statistics.flatness import correlations, flatness
+from fedflat.analysis.comparison.statistics.profiles import cost_profile, gap_profile, share_within
+from fedflat.analysis.comparison.statistics.ranking import mean_ranks, ranking
+from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
+from fedflat.analysis.comparison.statistics.verdicts import (
     BETTER,
     NONE,
     POWER,
@@ -25,8 +25,8 @@ from analysis.comparison.statistics.verdicts import (
     verdicts,
     verdicts_by_setting,
 )
-from analysis.measures.paired import sign_flip_corrected
-from bench.experiments.address import Setting
+from fedflat.analysis.measures.paired import sign_flip_corrected
+from fedflat.bench.experiments.address import Setting
 from tests.analysis.comparison.frames import runs
 
 few = settings(max_examples=25, deadline=None)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from analysis.comparison.baselines import load
-from analysis.comparison.benchmark import DOCS, PARTS, page_of, parts, pictures_of
-from analysis.comparison.pages.part import shown
-from analysis.report.pictures import shown_by
-from bench.experiments.address import RUN_IDS
-from bench.experiments.experiment import load_experiment
-from bench.files.marked_text import marks, part
+from fedflat.analysis.comparison.baselines import load
+from fedflat.analysis.comparison.benchmark import DOCS, PARTS, page_of, parts, pictures_of
+from fedflat.analysis.comparison.pages.part import shown
+from fedflat.analysis.report.pictures import shown_by
+from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.files.marked_text import marks, part
 from tests.places import ROOT
 from tests.tiers import case
 
@@ -43,7 +43,7 @@ SHOWN = [
 @pytest.mark.parametrize(("grid", "name"), SHOWN)
 def test_a_part_of_a_page_shows_the_stored_runs(grid: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # where the stored results are
-    again = f"python -m analysis.comparison.benchmark {grid}"
+    again = f"python -m fedflat.analysis.comparison.benchmark {grid}"
     made = PARTS[name](grid)
     assert part(page_of(grid), name) == made.markdown(pictures_of(grid)), again
     for figure in made.figures:

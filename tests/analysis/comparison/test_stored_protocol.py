@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from analysis.comparison.run_table import protocol
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
+from fedflat.analysis.comparison.run_table import protocol
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
 from tests.places import ROOT
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"

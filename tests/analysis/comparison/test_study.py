@@ -9,13 +9,13 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from analysis.comparison.study.measures import fitted
-from analysis.comparison.study.source import Source
-from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
-from analysis.comparison.study.tables import tables
-from analysis.comparison.study.words import words
-from analysis.comparison.study.write import write
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.study.measures import fitted
+from fedflat.analysis.comparison.study.source import Source
+from fedflat.analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
+from fedflat.analysis.comparison.study.tables import tables
+from fedflat.analysis.comparison.study.words import words
+from fedflat.analysis.comparison.study.write import write
+from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.study_frames import study_runs
 from tests.places import ROOT
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.comparison.tuning.compositions.entries import Sources
-from analysis.comparison.tuning.compositions.files import write_best, write_screening
-from analysis.comparison.tuning.compositions.triples import (
+from fedflat.analysis.comparison.tuning.compositions.entries import Sources
+from fedflat.analysis.comparison.tuning.compositions.files import write_best, write_screening
+from fedflat.analysis.comparison.tuning.compositions.triples import (
     AXES,
     NEUTRAL,
     SAME,
@@ -16,13 +16,13 @@ from analysis.comparison.tuning.compositions.triples import (
     published,
     why_left_out,
 )
-from bench.engine.method_costs import example
-from bench.experiments.experiment import load_experiment
-from bench.experiments.files import experiment_names
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import SLOTS
-from bench.methods.recipe import Components
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import SLOTS
+from fedflat.bench.methods.recipe import Components
 from tests.bench.methods.test_compositions import KEEPS_DUALS, NEEDS_DUALS
 from tests.problems import Problem
 

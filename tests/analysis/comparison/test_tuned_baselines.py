@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.comparison import adding
-from analysis.comparison.adding import add, collect
-from analysis.comparison.baselines import load
-from analysis.comparison.overview import grids, overview
-from analysis.comparison.tuning.search_budgets import check_budgets
-from analysis.report.requested import RequestedExperiment
-from bench.data.sources.digits import Digits
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
+from fedflat.analysis.comparison import adding
+from fedflat.analysis.comparison.adding import add, collect
+from fedflat.analysis.comparison.baselines import load
+from fedflat.analysis.comparison.overview import grids, overview
+from fedflat.analysis.comparison.tuning.search_budgets import check_budgets
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.tiny_grid import LR, TINY, TUNED, contents, requested, variant
 from tests.analysis.conftest import LITTLE, train_all
 
@@ -119,7 +119,7 @@ def test_a_file_of_tuned_values_is_kept_next_to_its_runs(little: Path) -> None:
 
 OWN = """
 import torch
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.recipe import Components, Recipe
 
 METHOD = Recipe("mine", "Mine", "nobody", Components())
 

@@ -7,22 +7,22 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from analysis.comparison.adding import add
-from analysis.comparison.baselines import load
-from analysis.comparison.overview import overview
-from analysis.comparison.tuning.report import TuningReport
-from analysis.comparison.tuning.source import TuningSource
-from analysis.comparison.tuning.trials import add_trials, collect, load_trials
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
-from bench.host.progress import silent
-from bench.host.torch_device import prepare_device
-from bench.input.errors import UserError
-from bench.tuning.cell_search import CellSearch
-from bench.tuning.tune import tune_cell
-from bench.tuning.winners import write_winners
+from fedflat.analysis.comparison.adding import add
+from fedflat.analysis.comparison.baselines import load
+from fedflat.analysis.comparison.overview import overview
+from fedflat.analysis.comparison.tuning.report import TuningReport
+from fedflat.analysis.comparison.tuning.source import TuningSource
+from fedflat.analysis.comparison.tuning.trials import add_trials, collect, load_trials
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.tuning.cell_search import CellSearch
+from fedflat.bench.tuning.tune import tune_cell
+from fedflat.bench.tuning.winners import write_winners
 from tests.analysis.conftest import train_all
 from tests.commands import fedflat, refused
 from tests.places import ROOT

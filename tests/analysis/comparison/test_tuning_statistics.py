@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.comparison.tuning import tables
-from analysis.comparison.tuning.budget import Budget
-from analysis.comparison.tuning.early_stopping import EarlyStopping
-from analysis.comparison.tuning.gain import Gain
-from analysis.comparison.tuning.report import gain_words, stopping_words
-from analysis.measures.paired import interval
-from bench.experiments.address import Setting
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.tuning import tables
+from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
+from fedflat.analysis.comparison.tuning.gain import Gain
+from fedflat.analysis.comparison.tuning.report import gain_words, stopping_words
+from fedflat.analysis.measures.paired import interval
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.frames import SETTINGS, runs
 
 GAINS = {"much": 10.0, "none": 0.0, "little": 3.0}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.comparison.statistics.operating import (
+from fedflat.analysis.comparison.statistics.operating import (
     ALL,
     DOCUMENT,
     METHOD,
@@ -23,9 +23,9 @@ from analysis.comparison.statistics.operating import (
     tables,
     worse_by,
 )
-from analysis.comparison.statistics.scores import Scores
-from analysis.comparison.statistics.verdicts import BETTER, verdicts
-from bench.files.marked_text import part
+from fedflat.analysis.comparison.statistics.scores import Scores
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, verdicts
+from fedflat.bench.files.marked_text import part
 from tests.analysis.binomial import at_most
 from tests.analysis.comparison.frames import complete_runs
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.requested import RequestedExperiment
 from tests.analysis.conftest import LITTLE, train_all
 
 TINY = Path("results/baselines/tiny")

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.explorer.page import Explorer
-from analysis.figures.palette import Style, style
-from bench.methods.catalog import CATALOG
+from fedflat.analysis.explorer.page import Explorer
+from fedflat.analysis.figures.palette import Style, style
+from fedflat.bench.methods.catalog import CATALOG
 
 SETTINGS = (("digits", "dirichlet-0.6", "4-of-20"), ("digits", "dirichlet-0.1", "4-of-20"))
 OWN = "mine"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from analysis.explorer.page import ASSETS
+from fedflat.analysis.explorer.page import ASSETS
 from tests.analysis.explorer.frames_by_hand import SETTINGS, explorer, frames
 from tests.analysis.figures.test_intervals import deviation, t_interval
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.explorer.compact import CURVES, RUN_KEY, compact_columns, compact_curves
-from analysis.explorer.looks import DARK_PAPER, contrast, web_look
-from analysis.explorer.page import ASSETS, PLOTLY, SCRIPTS
-from analysis.figures.palette import style
-from bench.methods.catalog import CATALOG
+from fedflat.analysis.explorer.compact import CURVES, RUN_KEY, compact_columns, compact_curves
+from fedflat.analysis.explorer.looks import DARK_PAPER, contrast, web_look
+from fedflat.analysis.explorer.page import ASSETS, PLOTLY, SCRIPTS
+from fedflat.analysis.figures.palette import style
+from fedflat.bench.methods.catalog import CATALOG
 from tests.analysis.explorer.frames_by_hand import (
     HOSTILE,
     OWN,

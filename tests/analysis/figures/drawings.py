@@ -9,11 +9,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures import draw as figures
-from analysis.figures.draw import KINDS
-from analysis.layouts.captions import Caption
-from analysis.layouts.tidy import Tidy
-from bench.experiments.address import Setting
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.draw import KINDS
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.bench.experiments.address import Setting
 from tests.analysis.conftest import words
 
 _PLACE = re.compile(r"\{[A-Za-z_]")

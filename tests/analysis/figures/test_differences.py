@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from analysis.figures import draw as figures
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 from tests.analysis.figures.drawings import EASY, drawn, foot, panels
 

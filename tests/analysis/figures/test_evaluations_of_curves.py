@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from analysis.figures.draw import load_figure
-from analysis.figures.training.convergence import ConvergenceLayout
-from analysis.figures.training.sweep import SweepLayout
-from analysis.layouts.layout import layout_names
-from analysis.measures.convergence import reported
-from analysis.published.numbers import papers
-from bench.experiments.experiment import Experiment, load_experiment
+from fedflat.analysis.figures.draw import load_figure
+from fedflat.analysis.figures.training.convergence import ConvergenceLayout
+from fedflat.analysis.figures.training.sweep import SweepLayout
+from fedflat.analysis.layouts.layout import layout_names
+from fedflat.analysis.measures.convergence import reported
+from fedflat.analysis.published.numbers import papers
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
 
 LIKE_PAPERS = ("fedgf_cifar10", "fedgf_cifar10_jpeg")
 

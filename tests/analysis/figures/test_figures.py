@@ -8,17 +8,17 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures import draw as figures
-from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure, plain_numbers
-from analysis.figures.draw import KINDS
-from analysis.layouts.layout import layout_names
-from analysis.layouts.tidy import Tidy
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.experiments.experiment import Experiment
-from bench.experiments.files import PAPER_TABLES, read_yaml
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure, plain_numbers
+from fedflat.analysis.figures.draw import KINDS
+from fedflat.analysis.layouts.layout import layout_names
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.files import PAPER_TABLES, read_yaml
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import tidy_in
 from tests.analysis.figures.drawings import check_bytes_repeat, check_type, drawn
 from tests.tiers import case

@@ -10,16 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from analysis.figures import draw as figures
-from analysis.figures.bars import draw_bars
-from analysis.figures.base import FigureLayout
-from analysis.figures.draw import KINDS
-from analysis.figures.palette import Style
-from analysis.figures.training.cost import decimals
-from analysis.layouts.tidy import Tidy
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.bars import draw_bars
+from fedflat.analysis.figures.base import FigureLayout
+from fedflat.analysis.figures.draw import KINDS
+from fedflat.analysis.figures.palette import Style
+from fedflat.analysis.figures.training.cost import decimals
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 from tests.analysis.figures.drawings import check_bytes_repeat, check_type, foot, panels
 from tests.tiers import thorough

@@ -5,12 +5,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.analyses import parse_analysis
-from analysis.figures import draw as figures
-from analysis.layouts.tidy import Tidy
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, tidy_in, words, write
 from tests.analysis.figures.drawings import EASY, drawn, drift, lines, panels, single, texts
 

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures import draw as figures
-from analysis.figures.base import FigureLayout
-from analysis.figures.draw import KINDS
-from analysis.layouts.tidy import Tidy
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.base import FigureLayout
+from fedflat.analysis.figures.draw import KINDS
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, tidy_in, words, write
 from tests.analysis.figures.drawings import EASY, check_bytes_repeat, check_type, panels
 from tests.tiers import thorough

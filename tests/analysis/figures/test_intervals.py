@@ -20,24 +20,24 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from scipy.stats import kendalltau
 
-import analysis
-from analysis.comparison.flat import figures as flat_figures
-from analysis.comparison.flat.pairs import pairs
-from analysis.comparison.flat.units import units
-from analysis.comparison.report.figures import differences, ranks
-from analysis.comparison.study import figures as study_figures
-from analysis.comparison.study.levels import Clusters
-from analysis.comparison.study.study import EVERY, POOLED, Study
-from analysis.comparison.tuning import figures as tuning_figures
-from analysis.comparison.tuning.budget import Budget
-from analysis.comparison.tuning.gain import Gain
-from analysis.figures import draw as figures
-from analysis.figures.base import TEXT_WIDTH
-from analysis.figures.draw import KINDS
-from analysis.layouts.tidy import Tidy
-from analysis.provenance import reproduction_page
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import load_experiment
+from fedflat import analysis
+from fedflat.analysis.comparison.flat import figures as flat_figures
+from fedflat.analysis.comparison.flat.pairs import pairs
+from fedflat.analysis.comparison.flat.units import units
+from fedflat.analysis.comparison.report.figures import differences, ranks
+from fedflat.analysis.comparison.study import figures as study_figures
+from fedflat.analysis.comparison.study.levels import Clusters
+from fedflat.analysis.comparison.study.study import EVERY, POOLED, Study
+from fedflat.analysis.comparison.tuning import figures as tuning_figures
+from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.gain import Gain
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.base import TEXT_WIDTH
+from fedflat.analysis.figures.draw import KINDS
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.provenance import reproduction_page
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import load_experiment
 from tests.analysis.comparison.flat_frames import SEEDS as TUNING_SEEDS
 from tests.analysis.comparison.flat_frames import protocol
 from tests.analysis.comparison.flat_frames import runs as flat_runs

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analysis.figures import draw as figures
-from analysis.layouts.tidy import Tidy
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.layouts.tidy import Tidy
 from tests.analysis.conftest import HARD
 from tests.analysis.figures.drawings import EASY, drawn, panels, texts
 

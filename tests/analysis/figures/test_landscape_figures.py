@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from analysis.figures import draw as figures
-from analysis.figures.landscape.interpolation import InterpolationLayout
-from analysis.figures.landscape.plane import LocalPlaneLayout, PlaneLayout
-from analysis.figures.palette import styles
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.landscape.interpolation import InterpolationLayout
+from fedflat.analysis.figures.landscape.plane import LocalPlaneLayout, PlaneLayout
+from fedflat.analysis.figures.palette import styles
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, tidy_in, words, write
 from tests.analysis.figures.drawings import foot
 

@@ -8,17 +8,17 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from analysis.figures import draw as figures
-from analysis.figures.base import FigureLayout, draw_curve
-from analysis.figures.draw import KINDS
-from analysis.figures.palette import line_look, styles
-from analysis.layouts.tidy import Tidy, of_cell
-from analysis.measures.convergence import curves
-from bench.code.trusted_code import trust
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import read_yaml
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.base import FigureLayout, draw_curve
+from fedflat.analysis.figures.draw import KINDS
+from fedflat.analysis.figures.palette import line_look, styles
+from fedflat.analysis.layouts.tidy import Tidy, of_cell
+from fedflat.analysis.measures.convergence import curves
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.files import read_yaml
+from fedflat.bench.input.errors import UserError
 from fedflat.conformance.template import write_template
 from tests.analysis.conftest import HARD, QUICK, metrics, tidy_in, write
 from tests.analysis.figures.drawings import EASY, foot, legend, panels

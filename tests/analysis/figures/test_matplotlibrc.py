@@ -6,7 +6,7 @@ import os
 import matplotlib
 import pytest
 
-from analysis.figures.base import STYLE, figure_style
+from fedflat.analysis.figures.base import STYLE, figure_style
 from tests.commands import run
 from tests.places import ROOT
 
@@ -25,9 +25,9 @@ xtick.direction: in
 DRAWS = """
 import sys
 from pathlib import Path
-from analysis.figures.base import draw_curve, figure_style, new_figure
-from analysis.figures.draw import save
-from analysis.figures.palette import Style
+from fedflat.analysis.figures.base import draw_curve, figure_style, new_figure
+from fedflat.analysis.figures.draw import save
+from fedflat.analysis.figures.palette import Style
 import pandas as pd
 
 with figure_style():

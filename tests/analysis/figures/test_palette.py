@@ -3,9 +3,9 @@
 import matplotlib.colors
 import pytest
 
-from analysis.figures.palette import style, styles
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.methods.catalog import CATALOG
+from fedflat.analysis.figures.palette import style, styles
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.methods.catalog import CATALOG
 
 
 def test_every_method_of_the_catalog_looks_different() -> None:

@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.partition_map import class_counts, draw_partitions, partition_map
-from analysis.layouts.titles import partition_title
-from bench.data.partitions.dirichlet import Dirichlet
-from bench.data.partitions.even import IID
-from bench.data.root import data_root
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.analysis.figures.partition_map import class_counts, draw_partitions, partition_map
+from fedflat.analysis.layouts.titles import partition_title
+from fedflat.bench.data.partitions.dirichlet import Dirichlet
+from fedflat.bench.data.partitions.even import IID
+from fedflat.bench.data.root import data_root
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 from tests.bench.data.labelled import samples
 
 

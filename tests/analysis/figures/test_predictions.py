@@ -8,19 +8,19 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.analyses.training.predictions import pixels
-from analysis.figures import draw as figures
-from analysis.figures.training.predictions import PALETTE
-from analysis.layouts.titles import trained_data
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from bench.data.label_maps import UNLABELLED
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths, run_in
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
+from fedflat.analysis.analyses.training.predictions import pixels
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.training.predictions import PALETTE
+from fedflat.analysis.layouts.titles import trained_data
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.data.label_maps import UNLABELLED
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths, run_in
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
 from tests.analysis.conftest import analyse, train_all, words
 from tests.analysis.figures.drawings import legend
 

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures import draw as figures
-from analysis.layouts.tidy import Tidy
-from analysis.measures.forward_passes import DIFFERENCES
-from bench.experiments.address import CellAddress
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.measures.forward_passes import DIFFERENCES
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, words, write
 from tests.analysis.figures.drawings import drawn, panels
 

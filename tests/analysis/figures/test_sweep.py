@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from analysis.figures import draw as figures
-from analysis.figures.training.sweep import SweepLayout
-from analysis.layouts.protocol import with_requested_value
-from analysis.layouts.tidy import Tidy
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.results import ResultPaths
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.training.sweep import SweepLayout
+from fedflat.analysis.layouts.protocol import with_requested_value
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 from tests.analysis.figures.drawings import EASY, foot, legend, panels
 

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 
-from analysis.figures import draw as figures
-from analysis.layouts.tidy import Tidy
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 from tests.analysis.figures.drawings import EASY, drawn, drift, foot, legend, lines, panels, single, texts
 

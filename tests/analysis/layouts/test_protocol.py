@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from analysis.analyses.training.convergence import Convergence
-from analysis.figures import draw as figures
-from analysis.figures.draw import load_figure
-from analysis.figures.training.convergence import ConvergenceLayout
-from analysis.layouts.captions import smoke_scale
-from analysis.layouts.protocol import at_scale
-from analysis.layouts.tidy import Tidy
-from analysis.measures.convergence import FinalValue
-from analysis.planning.workflow import Workflow
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.layout import TableLayout, load_table
-from analysis.tables.table import fill
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.input.errors import UserError
+from fedflat.analysis.analyses.training.convergence import Convergence
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.figures.draw import load_figure
+from fedflat.analysis.figures.training.convergence import ConvergenceLayout
+from fedflat.analysis.layouts.captions import smoke_scale
+from fedflat.analysis.layouts.protocol import at_scale
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.planning.workflow import Workflow
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.layout import TableLayout, load_table
+from fedflat.analysis.tables.table import fill
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 
 HARD_LABELS = {"partition": "dirichlet-0.1", "participation": "4-of-20"}

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.layouts.searched import is_searched
-from bench.experiments.experiment import load_experiment
-from bench.host.progress import silent
-from bench.host.torch_device import prepare_device
-from bench.tuning.cell_search import CellSearch
-from bench.tuning.tune import tune_cell
-from bench.tuning.winners import write_winners
+from fedflat.analysis.layouts.searched import is_searched
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.host.progress import silent
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.tuning.cell_search import CellSearch
+from fedflat.bench.tuning.tune import tune_cell
+from fedflat.bench.tuning.winners import write_winners
 
 MINE = """
 name: mine

@@ -2,9 +2,9 @@
 
 import pytest
 
-from analysis.layouts.titles import data_title, method_titles, setting_title, with_trained_data
-from bench.experiments.address import Setting
-from bench.experiments.experiment import load_experiment
+from fedflat.analysis.layouts.titles import data_title, method_titles, setting_title, with_trained_data
+from fedflat.bench.experiments.address import Setting
+from fedflat.bench.experiments.experiment import load_experiment
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import pytest
 from torch import Tensor
 
-from analysis.measures.directions import Family, filter_normalised_directions
-from bench.engine.objective import Objective
-from bench.numerics.streams import torch_stream
+from fedflat.analysis.measures.directions import Family, filter_normalised_directions
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.numerics.streams import torch_stream
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from torch import Tensor, nn
 
-from bench.engine.objective import Objective
+from fedflat.bench.engine.objective import Objective
 
 
 class Quadratic(Objective):

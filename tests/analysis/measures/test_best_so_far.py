@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.measures.best_so_far import best_so_far, random_orders
+from fedflat.analysis.measures.best_so_far import best_so_far, random_orders
 
 scores = st.lists(st.floats(0, 100), min_size=1, max_size=6)
 few = settings(max_examples=40, deadline=None)

@@ -7,10 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from analysis.measures.directions import Family, filter_normalised_directions, gaussian_directions, plane_through
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
-from bench.numerics.streams import torch_stream
+from fedflat.analysis.measures.directions import (
+    Family,
+    filter_normalised_directions,
+    gaussian_directions,
+    plane_through,
+)
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import torch_stream
 from tests.conftest import seeded
 
 STREAM = torch_stream(0, "test")

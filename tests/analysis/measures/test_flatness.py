@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from analysis.measures.curvature.hessian import top_eigenvalues
-from analysis.measures.flatness import (
+from fedflat.analysis.measures.curvature.hessian import top_eigenvalues
+from fedflat.analysis.measures.flatness import (
     Ascent,
     flatness_discrepancy,
     loss_along,
@@ -20,10 +20,10 @@ from analysis.measures.flatness import (
     random_directions,
     sharpness,
 )
-from bench.engine.objective import Batched, Objective
-from bench.input.errors import UserError
-from bench.methods.base import unit
-from bench.numerics.streams import torch_stream
+from fedflat.bench.engine.objective import Batched, Objective
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import unit
+from fedflat.bench.numerics.streams import torch_stream
 from tests.analysis.measures.quadratic import Quadratic, drawn, largest_rise
 from tests.conftest import in_batches
 

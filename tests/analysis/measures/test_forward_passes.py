@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from analysis.measures.forward_passes import CHECKED, DIFFERENCES, ForwardPasses, differences, forward_precision, spread
-from analysis.measures.landscape import Score
-from bench.engine.objective import Objective
+from fedflat.analysis.measures.forward_passes import (
+    CHECKED,
+    DIFFERENCES,
+    ForwardPasses,
+    differences,
+    forward_precision,
+    spread,
+)
+from fedflat.analysis.measures.landscape import Score
+from fedflat.bench.engine.objective import Objective
 
 Batch = tuple[Tensor, Tensor]
 SCORES = st.builds(Score, st.floats(0, 1e6), st.floats(0, 100))

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev
 
-from analysis.measures.curvature.hessian import TopEigenvalues, hessian_product, in_format, top_eigenvalues
-from analysis.measures.curvature.lanczos import largest_eigenpairs
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
+from fedflat.analysis.measures.curvature.hessian import TopEigenvalues, hessian_product, in_format, top_eigenvalues
+from fedflat.analysis.measures.curvature.lanczos import largest_eigenpairs
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
 from tests.benchmarks.machine import resident_memory_mib
 from tests.benchmarks.workload import Workload
 from tests.conftest import in_batches

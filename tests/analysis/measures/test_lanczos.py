@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from analysis.measures.curvature.lanczos import Krylov, Operator, gauss_quadrature, largest_eigenpairs
-from analysis.measures.curvature.power_iteration import deflated_power_iteration
-from bench.input.errors import UserError
+from fedflat.analysis.measures.curvature.lanczos import Krylov, Operator, gauss_quadrature, largest_eigenpairs
+from fedflat.analysis.measures.curvature.power_iteration import deflated_power_iteration
+from fedflat.bench.input.errors import UserError
 
 SIZE = 120
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from analysis.measures import landscape
-from analysis.measures.directions import Family
-from analysis.measures.landscape import Prepared, axis_around, chunks, points_together, score, symmetric_axis
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
+from fedflat.analysis.measures import landscape
+from fedflat.analysis.measures.directions import Family
+from fedflat.analysis.measures.landscape import Prepared, axis_around, chunks, points_together, score, symmetric_axis
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
 from tests.conftest import in_batches
 
 Samples = tuple[Tensor, Tensor]

@@ -10,10 +10,10 @@ import torch
 from loss_landscapes.metrics import Loss
 from torch import Tensor, nn
 
-from analysis.measures.directions import Family
-from analysis.measures.landscape import Grid, score
-from analysis.measures.packaged_landscape import packaged_scores
-from bench.engine.objective import Objective
+from fedflat.analysis.measures.directions import Family
+from fedflat.analysis.measures.landscape import Grid, score
+from fedflat.analysis.measures.packaged_landscape import packaged_scores
+from fedflat.bench.engine.objective import Objective
 from tests.analysis.measures.progress import Progress
 from tests.conftest import in_batches
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.measures.paired import (
+from fedflat.analysis.measures.paired import (
     EXACT_PAIRS,
     holm,
     interval,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
-from bench.engine.objective import Objective
+from fedflat.analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
+from fedflat.bench.engine.objective import Objective
 from tests.analysis.measures.progress import Progress
 from tests.analysis.measures.test_hessian import Saddle, dense_hessian, spectrum
 from tests.conftest import in_batches

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from analysis.measures.curvature.hessian import hessian_product
-from analysis.measures.curvature.spectral_density import Density, spectral_density
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
+from fedflat.analysis.measures.curvature.hessian import hessian_product
+from fedflat.analysis.measures.curvature.spectral_density import Density, spectral_density
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
 from tests.analysis.measures.test_hessian import dense_hessian, spectrum
 
 Samples = tuple[Tensor, Tensor]

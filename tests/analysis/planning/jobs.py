@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from analysis.planning.workflow import Workflow
+from fedflat.analysis.planning.workflow import Workflow
 
 FEDSAM = "digits/dirichlet-0.1/4-of-20/fedsam"
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from analysis.planning.workflow import Workflow
+from fedflat.analysis.planning.workflow import Workflow
 from tests.analysis.planning.jobs import jobs_of, wildcards
 from tests.bench.data.image_copies import write_landmarks
 

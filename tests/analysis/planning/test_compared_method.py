@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from analysis.comparison.baselines import Baselines, folder_of, load, save
-from analysis.planning.workflow import Workflow
-from bench.input.errors import UserError
+from fedflat.analysis.comparison.baselines import Baselines, folder_of, load, save
+from fedflat.analysis.planning.workflow import Workflow
+from fedflat.bench.input.errors import UserError
 from fedflat.conformance.template import write_template
 from tests.commands import ended
 from tests.places import ROOT

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from analysis.analyses import load_analyses
-from analysis.planning.demands import LONGEST_MINUTES, Demand, of_analysis, of_training
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
+from fedflat.analysis.analyses import load_analyses
+from fedflat.analysis.planning.demands import LONGEST_MINUTES, Demand, of_analysis, of_training
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 

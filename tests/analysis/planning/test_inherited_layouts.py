@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.planning.workflow import Workflow
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.layout import load_table
-from bench.input.errors import UserError
+from fedflat.analysis.planning.workflow import Workflow
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.layout import load_table
+from fedflat.bench.input.errors import UserError
 from tests.places import MINI
 
 FIGURES = ["convergence", "cost", "differences", "drift", "labels", "perturbation", "perturbation_rise", "surfaces"]

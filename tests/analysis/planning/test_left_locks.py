@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.planning import left_locks
-from analysis.planning.left_locks import begin_work
+from fedflat.analysis.planning import left_locks
+from fedflat.analysis.planning.left_locks import begin_work
 from tests.places import ROOT
 
 WORKS = """
 import sys
 from pathlib import Path
-from analysis.planning.left_locks import begin_work
+from fedflat.analysis.planning.left_locks import begin_work
 
 begin_work(Path(sys.argv[1]))
 print("at work", flush=True)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.layouts.layout import layout_names
-from analysis.planning.gradient_times import Gradient, GradientTimes
-from analysis.planning.plan import plan, total
-from analysis.planning.printed_coverage import coverage
-from analysis.published.numbers import papers
-from bench.experiments.experiment import load_experiment
-from bench.experiments.files import PAPER_TABLES, experiment_names
-from bench.input.errors import UserError
+from fedflat.analysis.layouts.layout import layout_names
+from fedflat.analysis.planning.gradient_times import Gradient, GradientTimes
+from fedflat.analysis.planning.plan import plan, total
+from fedflat.analysis.planning.printed_coverage import coverage
+from fedflat.analysis.published.numbers import papers
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.files import PAPER_TABLES, experiment_names
+from fedflat.bench.input.errors import UserError
 from fedflat.cli.app import app
 from tests.analysis.papers import requested, tables
 from tests.analysis.published.published_counts import ROWS

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.planning.gradient_times import FEW, MOST, Gradient, GradientTimes
-from analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
-from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, gradient_of, seconds
-from analysis.planning.targets import ReportOnTuning, StudyReport, targets_of
-from analysis.report.figures import Figures
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.training.train import train_cell
+from fedflat.analysis.planning.gradient_times import FEW, MOST, Gradient, GradientTimes
+from fedflat.analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
+from fedflat.analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, gradient_of, seconds
+from fedflat.analysis.planning.targets import ReportOnTuning, StudyReport, targets_of
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.train import train_cell
 from tests.analysis.comparison.composition_frames import store_screening
 from tests.commands import fedflat, refused
 
@@ -248,7 +248,7 @@ def test_sizes_that_the_schema_allows_and_memory_does_not(tmp_path: Path, monkey
         batches.append(gradient.batch)
         return 0.001 + gradient.batch / 10**6
 
-    monkeypatch.setattr("analysis.planning.gradient_times._shortest", quickest)
+    monkeypatch.setattr("fedflat.analysis.planning.gradient_times._shortest", quickest)
 
     def measured(batch: int) -> float:
         return GradientTimes.measured(CPU)(gradient._replace(batch=batch))
@@ -257,10 +257,10 @@ def test_sizes_that_the_schema_allows_and_memory_does_not(tmp_path: Path, monkey
     assert measured(10 * MOST) == pytest.approx(10 * quickest(gradient._replace(batch=MOST)), rel=four_digits)
     assert measured(MOST // 2) == pytest.approx(quickest(gradient._replace(batch=MOST // 2)), rel=four_digits)
     assert max(batches) == MOST
-    monkeypatch.setattr("analysis.planning.gradient_times.LONG", 0.001)
+    monkeypatch.setattr("fedflat.analysis.planning.gradient_times.LONG", 0.001)
     few = quickest(gradient._replace(batch=FEW))
     assert measured(10 * MOST) == pytest.approx(few * 10 * MOST / FEW, rel=four_digits)
-    monkeypatch.setattr("bench.models.base.available_memory", lambda: 10**11)
+    monkeypatch.setattr("fedflat.bench.models.base.available_memory", lambda: 10**11)
     own = tmp_path / "mine.yaml"
     own.write_text("name: mine\nextends: quick\nmodel: {name: mlp, hidden: [100000, 100000]}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"^model mlp\(hidden=.* has 10,007,600,010 parameters: training needs"):

@@ -7,10 +7,10 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser
 
-from analysis.planning.workflow import KEYS, Workflow, one_line_errors
-from analysis.report.figures import Figures
-from analysis.report.tables import Tables
-from bench.input.errors import UserError
+from fedflat.analysis.planning.workflow import KEYS, Workflow, one_line_errors
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.input.errors import UserError
 from tests.analysis.planning.jobs import FEDSAM, wildcards
 from tests.commands import ended
 from tests.places import MINI, ROOT

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.provenance.archive import unpack, write_archive
-from bench.experiments.results import CHECKSUMS
-from bench.input.errors import UserError
+from fedflat.analysis.provenance.archive import unpack, write_archive
+from fedflat.bench.experiments.results import CHECKSUMS
+from fedflat.bench.input.errors import UserError
 from tests.places import ROOT
 
 LETTER = "é" if sys.getfilesystemencoding() == "utf-8" else "e"
@@ -51,11 +51,14 @@ def test_what_is_packed_is_unpacked(files, tmp_path):
 
 def test_a_name_that_the_locale_does_not_have_is_one_line(files, tmp_path):
     write_archive(tmp_path / "a.zip", {"é": files["z"]})
-    code = "import pathlib as p; from analysis.provenance.archive import unpack; unpack(p.Path('a.zip'), p.Path('out'))"
+    code = (
+        "from pathlib import Path\nfrom fedflat.analysis.provenance.archive import unpack\n"
+        "unpack(Path('a.zip'), Path('out'))"
+    )
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=plain, capture_output=True, check=False)
     assert done.stderr.splitlines()[-1] == (
-        b"bench.input.errors.UserError: cannot unpack 'a.zip': the locale's encoding ascii lacks the character "
+        b"fedflat.bench.input.errors.UserError: cannot unpack 'a.zip': the locale's encoding ascii lacks the character "
         b"'\\xe9' of a file's name (allowed: a UTF-8 locale, such as LC_ALL=C.UTF-8)"
     )
     assert [file.name for file in tmp_path.glob("*out*")] == []

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.analyses.run_analysis import run_analysis
-from analysis.planning.targets import experiments_with, find_targets
-from analysis.provenance.archive import unpack
-from analysis.provenance.export import export
-from analysis.provenance.verify import find, verify_run
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.results import ResultPaths
-from bench.host.progress import silent
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.planning.targets import experiments_with, find_targets
+from fedflat.analysis.provenance.archive import unpack
+from fedflat.analysis.provenance.export import export
+from fedflat.analysis.provenance.verify import find, verify_run
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
 from tests import commands
 from tests.places import MINI
 
@@ -155,8 +155,8 @@ def test_runs_of_another_configuration_are_not_exported(target, results, tmp_pat
 
 OWN = """
 from pydantic import Field
-from bench.methods.base import Perturbation, unit
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.base import Perturbation, unit
+from fedflat.bench.methods.recipe import Components, Recipe
 
 class Ascent(Perturbation):
     \"\"\"δ = ρ unit(∇F_i(w))\"\"\"

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.analyses.run_analysis import run_analysis
-from analysis.provenance import kept_results
-from analysis.provenance.kept_results import KINDS, finished, keep, kept, restore, runs_of
-from analysis.provenance.run_log import events
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.experiments.results import ResultPaths
-from bench.host.progress import silent
-from bench.input.errors import UserError
-from bench.training.run_directory import FINAL, LOG, is_complete
-from bench.training.train import train_cell
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.provenance import kept_results
+from fedflat.analysis.provenance.kept_results import KINDS, finished, keep, kept, restore, runs_of
+from fedflat.analysis.provenance.run_log import events
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import FINAL, LOG, is_complete
+from fedflat.bench.training.train import train_cell
 
 CPU = torch.device("cpu")
 TINY = """

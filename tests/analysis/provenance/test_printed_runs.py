@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.provenance.kept_results import kept
-from analysis.provenance.printed_runs import PrintedRun, by_classes, differences, printed_runs, standard_error
-from analysis.provenance.reproduction_page import EXPERIMENT
+from fedflat.analysis.provenance.kept_results import kept
+from fedflat.analysis.provenance.printed_runs import PrintedRun, by_classes, differences, printed_runs, standard_error
+from fedflat.analysis.provenance.reproduction_page import EXPERIMENT
 
 
 def test_the_standard_error_is_that_of_independent_batches() -> None:

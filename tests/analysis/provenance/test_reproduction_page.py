@@ -5,16 +5,16 @@ import re
 
 import pytest
 
-from analysis.comparison.pages.part import shown
-from analysis.provenance.kept_results import KEPT, kept, runs_of
-from analysis.provenance.reproduction_page import EXPERIMENT, IMAGES, PAGE, PARTS, PICTURES, parts
-from analysis.report.pictures import shown_by
-from bench.experiments.results import CHECKSUMS
-from bench.files.marked_text import marks, part
-from bench.training.run_directory import LOG
+from fedflat.analysis.comparison.pages.part import shown
+from fedflat.analysis.provenance.kept_results import KEPT, kept, runs_of
+from fedflat.analysis.provenance.reproduction_page import EXPERIMENT, IMAGES, PAGE, PARTS, PICTURES, parts
+from fedflat.analysis.report.pictures import shown_by
+from fedflat.bench.experiments.results import CHECKSUMS
+from fedflat.bench.files.marked_text import marks, part
+from fedflat.bench.training.run_directory import LOG
 from tests.tiers import thorough
 
-AGAIN = "python -m analysis.provenance.reproduction_page"
+AGAIN = "python -m fedflat.analysis.provenance.reproduction_page"
 NAMES = sorted(folder.name for folder in KEPT.glob("[!.]*"))
 
 

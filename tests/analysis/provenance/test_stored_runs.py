@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.comparison.adding import add
-from analysis.comparison.baselines import Baselines, load, save
-from analysis.comparison.run_table import RATED
-from analysis.provenance.stored_runs import (
+from fedflat.analysis.comparison.adding import add
+from fedflat.analysis.comparison.baselines import Baselines, load, save
+from fedflat.analysis.comparison.run_table import RATED
+from fedflat.analysis.provenance.stored_runs import (
     DEVIATIONS,
     LEVEL,
     TOLERANCE,
@@ -24,12 +24,12 @@ from analysis.provenance.stored_runs import (
     limits,
     verify,
 )
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.experiment import load_experiment
-from bench.host.progress import silent
-from bench.input.errors import UserError
-from bench.methods.base import along
-from bench.methods.perturbations.sam import SAM
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import along
+from fedflat.bench.methods.perturbations.sam import SAM
 from tests.analysis.conftest import train_all
 from tests.commands import fedflat, refused
 from tests.tiers import thorough

@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.provenance.verify import find, verify_cell
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
-from bench.files.csv_json import write_checked_csv
-from bench.host.progress import silent
-from bench.input.errors import UserError
-from bench.training.train import train_cell
+from fedflat.analysis.provenance.verify import find, verify_cell
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import write_checked_csv
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.train import train_cell
 from tests.analysis.provenance.test_verify import CELL, CPU, SAVED, with_number
 from tests.commands import fedflat
 from tests.places import MINI

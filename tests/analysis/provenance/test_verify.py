@@ -15,16 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from analysis.provenance.verdict import Verdict
-from analysis.provenance.verify import find, verify_run
-from bench.data.partitions.base import partition_hash
-from bench.engine.checkpoint import load_state, save_state
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
+from fedflat.analysis.provenance.verdict import Verdict
+from fedflat.analysis.provenance.verify import find, verify_run
+from fedflat.bench.data.partitions.base import partition_hash
+from fedflat.bench.engine.checkpoint import load_state, save_state
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
 from tests.commands import fedflat
 from tests.problems import train
 from tests.strangers import become_another_user

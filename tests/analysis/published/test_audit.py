@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.published import anomalies, audit_arithmetic, audit_repeats
-from analysis.published.anomalies import KINDS, Anomaly, listed
-from analysis.published.audit import CHECKS, DAMAGE, page
-from analysis.published.numbers import papers
-from analysis.published.printed_numbers import PrintedNumber, method_title, printed_numbers
-from bench.experiments.files import PAPER_TABLES
-from bench.input.errors import UserError
+from fedflat.analysis.published import anomalies, audit_arithmetic, audit_repeats
+from fedflat.analysis.published.anomalies import KINDS, Anomaly, listed
+from fedflat.analysis.published.audit import CHECKS, DAMAGE, page
+from fedflat.analysis.published.numbers import papers
+from fedflat.analysis.published.printed_numbers import PrintedNumber, method_title, printed_numbers
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.input.errors import UserError
 from tests.commands import fedflat, refused
 
 PRINTED = PrintedNumber(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.published import numbers as module
-from analysis.published.numbers import (
+from fedflat.analysis.published import numbers as module
+from fedflat.analysis.published.numbers import (
     COLUMNS,
     DOUBTFUL,
     KEYS,
@@ -24,9 +24,9 @@ from analysis.published.numbers import (
     papers,
     published,
 )
-from analysis.published.query import as_text, query
-from bench.experiments.files import PAPER_TABLES
-from bench.input.errors import UserError
+from fedflat.analysis.published.query import as_text, query
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.input.errors import UserError
 from tests.analysis.published.published_counts import ROWS
 from tests.commands import fedflat, refused
 

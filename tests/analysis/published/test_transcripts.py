@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from analysis.layouts.layout import layout_names
-from analysis.published.numbers import papers
-from analysis.published.transcript import (
+from fedflat.analysis.layouts.layout import layout_names
+from fedflat.analysis.published.numbers import papers
+from fedflat.analysis.published.transcript import (
     Statement,
     departures,
     is_printed,
@@ -18,10 +18,10 @@ from analysis.published.transcript import (
     statements,
     value_of,
 )
-from analysis.tables.layout import load_table
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
+from fedflat.analysis.tables.layout import load_table
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
 
 
 @cache

@@ -2,11 +2,11 @@
 
 import pytest
 
-from analysis.layouts.layout import layout_names
-from analysis.published.numbers import papers
-from analysis.published.transcript import COUNTS, statements_of
-from analysis.tables.layout import load_table
-from bench.experiments.experiment import load_experiment
+from fedflat.analysis.layouts.layout import layout_names
+from fedflat.analysis.published.numbers import papers
+from fedflat.analysis.published.transcript import COUNTS, statements_of
+from fedflat.analysis.tables.layout import load_table
+from fedflat.bench.experiments.experiment import load_experiment
 
 STATED = {
     "dataset.name",

@@ -10,13 +10,13 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from analysis.layouts.layout import layout_names
-from analysis.provenance.crate import Contents, readme
-from analysis.report.figures import Figures
-from analysis.report.report import render_page
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from bench.input.errors import UserError
+from fedflat.analysis.layouts.layout import layout_names
+from fedflat.analysis.provenance.crate import Contents, readme
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.report import render_page
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.bench.input.errors import UserError
 from tests.analysis.parsed_page import Parsed
 
 NAME = "<img src=x onerror=alert(1)>"

@@ -2,10 +2,10 @@
 
 from PIL import Image
 
-from analysis.figures.draw import KINDS, load_figure
-from analysis.report.layout_reference import PICTURES, fingerprint, reference, shown_layouts
-from analysis.report.pictures import shown_by
-from bench.experiments.experiment import load_experiment
+from fedflat.analysis.figures.draw import KINDS, load_figure
+from fedflat.analysis.report.layout_reference import PICTURES, fingerprint, reference, shown_layouts
+from fedflat.analysis.report.pictures import shown_by
+from fedflat.bench.experiments.experiment import load_experiment
 from tests.places import ROOT
 
 DOCS = ROOT / "docs"

@@ -9,20 +9,20 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.figures import draw as figures
-from analysis.layouts.tidy import Tidy
-from analysis.report.figures import PAGE_ORDER, Figures
-from analysis.report.headline import summary
-from analysis.report.report import render_page
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables import table as tables
-from analysis.tables.layout import load_table
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
-from bench.experiments.files import PAPER_TABLES
-from bench.experiments.results import METRICS, PARTITION, ResultPaths
-from bench.input.errors import UserError
+from fedflat.analysis.figures import draw as figures
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.report.figures import PAGE_ORDER, Figures
+from fedflat.analysis.report.headline import summary
+from fedflat.analysis.report.report import render_page
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables import table as tables
+from fedflat.analysis.tables.layout import load_table
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.experiments.results import METRICS, PARTITION, ResultPaths
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 from tests.places import MINI
 from tests.tiers import thorough

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.tables.layout import TableLayout
+from fedflat.analysis.tables.layout import TableLayout
 
 ACCURACY = {"header": "0.1", "metric": "test_accuracy", "select": {"partition": "dirichlet-0.1"}}
 

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from analysis.layouts.captions import Caption
-from analysis.layouts.layout import layout_names
-from analysis.measures.convergence import FinalValue
-from analysis.published.numbers import papers
-from analysis.published.transcript import silent_differences
-from analysis.tables import reproduction
-from analysis.tables.fairness import DEPARTS, FAIR, Fairness, fairness
-from analysis.tables.layout import Block, Column, load_table
-from analysis.tables.reproduction import with_published
-from analysis.tables.table import Entry, PublishedEntry, Table, fill
-from analysis.tables.tidy_csv import tidy_csv
-from analysis.verdicts.verdict import counts
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import PAPER_TABLES
-from bench.input.errors import UserError
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.layout import layout_names
+from fedflat.analysis.measures.convergence import FinalValue
+from fedflat.analysis.published.numbers import papers
+from fedflat.analysis.published.transcript import silent_differences
+from fedflat.analysis.tables import reproduction
+from fedflat.analysis.tables.fairness import DEPARTS, FAIR, Fairness, fairness
+from fedflat.analysis.tables.layout import Block, Column, load_table
+from fedflat.analysis.tables.reproduction import with_published
+from fedflat.analysis.tables.table import Entry, PublishedEntry, Table, fill
+from fedflat.analysis.tables.tidy_csv import tidy_csv
+from fedflat.analysis.verdicts.verdict import counts
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
 from tests.analysis.papers import requested, tables
 from tests.analysis.tables.tables_by_hand import ACCURACY

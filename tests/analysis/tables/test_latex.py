@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.layouts.captions import Caption
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.formats import latex
-from analysis.tables.layout import TableLayout
-from analysis.tables.table import Entry, Table
-from bench.experiments.address import CellAddress
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.formats import latex
+from fedflat.analysis.tables.layout import TableLayout
+from fedflat.analysis.tables.table import Entry, Table
+from fedflat.bench.experiments.address import CellAddress
 from tests.analysis.conftest import metrics, write
 
 PREAMBLE = r"\usepackage[T1]{fontenc}\usepackage{booktabs,adjustbox}"

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analysis.layouts.captions import Caption
-from analysis.published.numbers import PublishedNumber, published
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.formats import FORMATS
-from analysis.tables.layout import TableLayout
-from analysis.tables.reproduction import with_published
-from analysis.tables.table import Entry, PublishedEntry, Table
-from analysis.tables.values import Value, compared
-from analysis.verdicts.margins import Margin
-from bench.input.errors import UserError
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.published.numbers import PublishedNumber, published
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.formats import FORMATS
+from fedflat.analysis.tables.layout import TableLayout
+from fedflat.analysis.tables.reproduction import with_published
+from fedflat.analysis.tables.table import Entry, PublishedEntry, Table
+from fedflat.analysis.tables.values import Value, compared
+from fedflat.analysis.verdicts.margins import Margin
+from fedflat.bench.input.errors import UserError
 
 TABLES = {"fedlesam": "8", "fedtoga": "9"}
 """By paper: the table of seconds per round."""

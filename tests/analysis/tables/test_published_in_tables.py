@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.published.numbers import papers, published
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.layout import load_table
-from analysis.tables.published_keys import of_entry
+from fedflat.analysis.published.numbers import papers, published
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.layout import load_table
+from fedflat.analysis.tables.published_keys import of_entry
 from tests.analysis.papers import requested, tables
 from tests.analysis.published.published_counts import ROWS
 

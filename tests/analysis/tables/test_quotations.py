@@ -7,24 +7,24 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.planning.plan import plan
-from analysis.planning.workflow import Workflow
-from analysis.published.anomalies import listed
-from analysis.published.audit_repeats import quoted_otherwise
-from analysis.published.numbers import PublishedNumber, kinds, quoted_from
-from analysis.published.printed_numbers import PrintedNumber, printed_numbers
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.fairness import DEPARTS
-from analysis.tables.formats import FORMATS
-from analysis.tables.layout import TableLayout, load_table
-from analysis.tables.table import PublishedEntry, Table
-from bench.experiments.address import IDS, CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.overrides import CONFIG_KEYS
-from bench.experiments.results import ResultPaths
-from bench.input.errors import UserError
-from bench.training.code_version import code_fingerprint
+from fedflat.analysis.planning.plan import plan
+from fedflat.analysis.planning.workflow import Workflow
+from fedflat.analysis.published.anomalies import listed
+from fedflat.analysis.published.audit_repeats import quoted_otherwise
+from fedflat.analysis.published.numbers import PublishedNumber, kinds, quoted_from
+from fedflat.analysis.published.printed_numbers import PrintedNumber, printed_numbers
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.fairness import DEPARTS
+from fedflat.analysis.tables.formats import FORMATS
+from fedflat.analysis.tables.layout import TableLayout, load_table
+from fedflat.analysis.tables.table import PublishedEntry, Table
+from fedflat.bench.experiments.address import IDS, CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.overrides import CONFIG_KEYS
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.code_version import code_fingerprint
 from tests.analysis.conftest import words
 
 NUMBERS = printed_numbers()

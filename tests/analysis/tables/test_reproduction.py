@@ -10,21 +10,21 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.layouts.captions import Caption
-from analysis.published.numbers import PublishedNumber, published
-from analysis.report.figures import Figures
-from analysis.report.page import table_page
-from analysis.report.report import render_page
-from analysis.report.requested import RequestedExperiment
-from analysis.report.tables import Tables
-from analysis.tables.formats import FORMATS
-from analysis.tables.layout import TableLayout
-from analysis.tables.reproduction import with_published
-from analysis.tables.table import Entry, PublishedEntry, Table
-from analysis.verdicts.verdict import PLURALS, Verdict
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.published.numbers import PublishedNumber, published
+from fedflat.analysis.report.figures import Figures
+from fedflat.analysis.report.page import table_page
+from fedflat.analysis.report.report import render_page
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.report.tables import Tables
+from fedflat.analysis.tables.formats import FORMATS
+from fedflat.analysis.tables.layout import TableLayout
+from fedflat.analysis.tables.reproduction import with_published
+from fedflat.analysis.tables.table import Entry, PublishedEntry, Table
+from fedflat.analysis.verdicts.verdict import PLURALS, Verdict
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import metrics, write
 
 FEDGF = load_experiment("fedgf")

@@ -7,21 +7,21 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.run_analysis import run_analysis
-from analysis.comparison.run_table import FinishedRun, require_all_rounds
-from analysis.figures.notes import stopped_note
-from analysis.layouts.tidy import Tidy
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import FinalValue, final_values, stopped_runs
-from analysis.report.headline import headline
-from analysis.tables.formats import markdown
-from analysis.tables.table import fill
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.comparison.run_table import FinishedRun, require_all_rounds
+from fedflat.analysis.figures.notes import stopped_note
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.measures.convergence import FinalValue, final_values, stopped_runs
+from fedflat.analysis.report.headline import headline
+from fedflat.analysis.tables.formats import markdown
+from fedflat.analysis.tables.table import fill
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
 

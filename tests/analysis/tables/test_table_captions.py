@@ -6,18 +6,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.provenance import name_value_pairs
-from analysis.layouts.captions import other_training_settings, smoke_scale, tuned_values
-from analysis.layouts.tidy import Tidy
-from analysis.measures.forward_passes import DIFFERENCES
-from analysis.report.requested import RequestedExperiment
-from analysis.tables.layout import load_table
-from analysis.tables.table import Table, fill
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.provenance import name_value_pairs
+from fedflat.analysis.layouts.captions import other_training_settings, smoke_scale, tuned_values
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.measures.forward_passes import DIFFERENCES
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.tables.layout import load_table
+from fedflat.analysis.tables.table import Table, fill
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import CONFIGURED, HARD, IDENTITIES, tidy_in, words, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
 from tests.documents import PAGES

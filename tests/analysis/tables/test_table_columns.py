@@ -6,11 +6,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.layouts.tidy import Tidy
-from analysis.tables.formats import markdown
-from analysis.tables.table import fill
-from bench.experiments.address import CellAddress, Setting
-from bench.input.errors import UserError
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.tables.formats import markdown
+from fedflat.analysis.tables.table import fill
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, words, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
 

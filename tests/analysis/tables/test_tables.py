@@ -8,15 +8,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.analyses import ANALYSES
-from analysis.layouts.tidy import Tidy
-from analysis.tables.formats import FORMATS, escape_html, escape_latex, html, latex, markdown
-from analysis.tables.layout import TableLayout
-from analysis.tables.table import Table, fill, inputs
-from analysis.tables.tidy_csv import tidy_csv
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment
-from bench.input.errors import UserError
+from fedflat.analysis.analyses import ANALYSES
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.tables.formats import FORMATS, escape_html, escape_latex, html, latex, markdown
+from fedflat.analysis.tables.layout import TableLayout
+from fedflat.analysis.tables.table import Table, fill, inputs
+from fedflat.analysis.tables.tidy_csv import tidy_csv
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, layout
 

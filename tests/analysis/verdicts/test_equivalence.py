@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.verdicts.equivalence import (
+from fedflat.analysis.verdicts.equivalence import (
     MOST_SEEDS,
     Noise,
     Spread,

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from analysis.published.numbers import PublishedNumber, papers
-from analysis.tables.layout import load_table
-from analysis.tables.quantities import QUANTITIES
-from analysis.verdicts.margins import Margin, Rules, rules
-from bench.experiments.files import PAPER_TABLES
-from bench.input.errors import UserError
+from fedflat.analysis.published.numbers import PublishedNumber, papers
+from fedflat.analysis.tables.layout import load_table
+from fedflat.analysis.tables.quantities import QUANTITIES
+from fedflat.analysis.verdicts.margins import Margin, Rules, rules
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.input.errors import UserError
 from tests.analysis.published.published_counts import ROWS
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from analysis.published.numbers import PublishedNumber
-from analysis.verdicts.equivalence import Noise, agrees, pooled
-from analysis.verdicts.margins import Margin
-from analysis.verdicts.operating import (
+from fedflat.analysis.published.numbers import PublishedNumber
+from fedflat.analysis.verdicts.equivalence import Noise, agrees, pooled
+from fedflat.analysis.verdicts.margins import Margin
+from fedflat.analysis.verdicts.operating import (
     DOCUMENT,
     DRAWS,
     GAPS,
@@ -24,8 +24,8 @@ from analysis.verdicts.operating import (
     simulate,
     tables,
 )
-from analysis.verdicts.verdict import verdict
-from bench.files.marked_text import part
+from fedflat.analysis.verdicts.verdict import verdict
+from fedflat.bench.files.marked_text import part
 from tests.analysis.binomial import at_most, deviations
 from tests.tiers import case
 
@@ -118,7 +118,7 @@ def test_the_simulation_is_that_of_single_runs_and_the_verdicts_of_tables(gap: f
 
 
 def test_the_documents_tables_are_those_of_the_simulation() -> None:
-    """`python -m analysis.verdicts.operating` rewrites them. Other versions of numpy may draw other numbers."""
+    """`python -m fedflat.analysis.verdicts.operating` rewrites them. Other versions of numpy may draw other numbers."""
     shown = part(DOCUMENT, PART)
     number = re.compile(r"\d+(?:\.\d+)?")
     assert number.sub("#", shown) == number.sub("#", tables())

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.published.numbers import PublishedNumber
-from analysis.verdicts.orders import Order, Pair, PairCounts, Tau, order
+from fedflat.analysis.published.numbers import PublishedNumber
+from fedflat.analysis.verdicts.orders import Order, Pair, PairCounts, Tau, order
 
 
 def found(reproduced: dict[str, list[float]], printed: dict[str, float | None]) -> Order | None:

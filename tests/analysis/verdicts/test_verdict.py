@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.published.numbers import PublishedNumber
-from analysis.verdicts.equivalence import Noise, Spread
-from analysis.verdicts.margins import Margin
-from analysis.verdicts.verdict import PLURALS, Gap, Verdict, counts, verdict
+from fedflat.analysis.published.numbers import PublishedNumber
+from fedflat.analysis.verdicts.equivalence import Noise, Spread
+from fedflat.analysis.verdicts.margins import Margin
+from fedflat.analysis.verdicts.verdict import PLURALS, Gap, Verdict, counts, verdict
 
 PRINTED = PublishedNumber(80.0)
 POINT, TENTH, EXACT = Margin(points=1), Margin(percent=10), Margin(exact=True)

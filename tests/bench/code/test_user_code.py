@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.code.modules import checked_imports, found
-from bench.code.named_code import require_trusted_names, trust_file, trust_named
-from bench.code.trusted_code import UntrustedCodeError, is_trusted, trust
-from bench.code.user_code import run_file
-from bench.input.errors import UserError
-from bench.models.user_model import UserModel
+from fedflat.bench.code.module_places import found
+from fedflat.bench.code.modules import checked_imports
+from fedflat.bench.code.named_code import require_trusted_names, trust_file, trust_named
+from fedflat.bench.code.trusted_code import UntrustedCodeError, is_trusted, trust
+from fedflat.bench.code.user_code import run_file
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.user_model import UserModel
 from tests.strangers import LEAVES_A_TRACE, become_another_user, executed
 
 

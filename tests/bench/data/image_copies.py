@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from bench.data.dataset import Dataset
-from bench.data.sources import parse_source
-from bench.data.sources.image_files.domainnet import DomainNet
-from bench.data.sources.image_files.domains import PACS, VLCS, OfficeHome, PublishedDomains
+from fedflat.bench.data.dataset import Dataset
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.image_files.domainnet import DomainNet
+from fedflat.bench.data.sources.image_files.domains import PACS, VLCS, OfficeHome, PublishedDomains
 
 SIZE = 16
 MODES = (("RGB", "jpg"), ("L", "jpg"), ("P", "png"), ("RGBA", "png"), ("CMYK", "jpg"), ("LA", "png"), ("1", "png"))

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from bench.data.dataset import Samples
-from bench.data.partitions.base import Partition
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.dataset import Samples
+from fedflat.bench.data.partitions.base import Partition
+from fedflat.bench.numerics.streams import numpy_stream
 
 CLASSES = 10
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(CLASSES), 60))

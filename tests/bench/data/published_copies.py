@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from bench.data.dataset import Dataset
-from bench.data.origin import Origin
-from bench.data.sources import SOURCES, parse_source
-from bench.data.sources.base import Published
-from bench.data.sources.cifar_c import CORRUPTIONS
+from fedflat.bench.data.dataset import Dataset
+from fedflat.bench.data.origin import Origin
+from fedflat.bench.data.sources import SOURCES, parse_source
+from fedflat.bench.data.sources.base import Published
+from fedflat.bench.data.sources.cifar_c import CORRUPTIONS
 
 TRAIN, TEST = 80, 20
 COPIED = ("cifar10", "cifar100", "cifar100_pam", "cifar10_c", "cifar100_c", "emnist", "fashion_mnist", "svhn")

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from bench.code.named_code import trust_named
-from bench.data import cache
-from bench.data.partitions import parse_partition
-from bench.data.root import ENVIRONMENT
-from bench.data.sources import parse_source
-from bench.data.sources.digits import Digits
-from bench.experiments.experiment import Cell, load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
 from fedflat import load_run
+from fedflat.bench.code.named_code import trust_named
+from fedflat.bench.data import cache
+from fedflat.bench.data.partitions import parse_partition
+from fedflat.bench.data.root import ENVIRONMENT
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.experiments.experiment import Cell, load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
 from tests.commands import fedflat
 from tests.problems import train
 from tests.strangers import become_another_user

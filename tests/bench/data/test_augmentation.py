@@ -12,7 +12,7 @@ from scipy.stats import chi2_contingency, chisquare
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.data.augmentation import (
+from fedflat.bench.data.augmentation import (
     AnyAugmentation,
     Augment,
     Context,
@@ -23,12 +23,12 @@ from bench.data.augmentation import (
     RandomResizedCrop,
     parse_augmentations,
 )
-from bench.engine.local import AUGMENTATION
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig, Training
-from bench.host.torchvision_compat import import_torchvision
-from bench.input.errors import UserError
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.local import AUGMENTATION
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig, Training
+from fedflat.bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_setup import RunSetup
 from tests.problems import one_round
 
 CELL = "digits/dirichlet-0.1/4-of-20/"

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench.data.cache import cached, in_chunks, is_cached, signature
-from bench.data.dataset import Samples
-from bench.data.inventory import prepare
-from bench.data.sources.image_files.image_folder import ImageFolder
-from bench.input.errors import UserError
+from fedflat.bench.data.cache import cached, in_chunks, is_cached, signature
+from fedflat.bench.data.dataset import Samples
+from fedflat.bench.data.inventory import prepare
+from fedflat.bench.data.sources.image_files.image_folder import ImageFolder
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.published_copies import cifar_batch, images, packed, write_copy
 from tests.commands import fedflat, refused, run
 from tests.places import ROOT
@@ -110,7 +110,7 @@ def test_prepare_reads_what_is_too_large_to_be_read_by_every_command(tmp_path, m
     source = ImageFolder.parse({"name": "image_folder", "root": folder(tmp_path / "noise", count=20)})
     source.load(tmp_path)
     flip(next(tmp_path.glob("cache/noise-train-*/images.u8")))
-    monkeypatch.setattr("bench.data.cache.READ_BYTES", 0)
+    monkeypatch.setattr("fedflat.bench.data.cache.READ_BYTES", 0)
     source.load(tmp_path)
     with pytest.raises(UserError, match="the cache of noise is damaged; delete the folder"):
         list(prepare(str(tmp_path / "noise"), tmp_path, fetch=False))
@@ -164,8 +164,8 @@ BUILD = """
     import logging, sys, time
     from pathlib import Path
     import numpy as np
-    from bench.data.cache import cached
-    from bench.data.dataset import Samples
+    from fedflat.bench.data.cache import cached
+    from fedflat.bench.data.dataset import Samples
 
     def chunks():
         for k in range(20):
@@ -238,8 +238,8 @@ def test_a_second_process_waits_for_the_first(tmp_path):
 UNPACK = """
     import logging, sys
     from pathlib import Path
-    from bench.data.origin import File, Origin
-    from bench.data.sources.cifar import Cifar10
+    from fedflat.bench.data.origin import File, Origin
+    from fedflat.bench.data.sources.cifar import Cifar10
 
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
     root = Path(sys.argv[1])
@@ -309,7 +309,7 @@ LOADING = """
     import sys
     from pathlib import Path
     import torch
-    from bench.data.sources.cifar import Cifar10
+    from fedflat.bench.data.sources.cifar import Cifar10
     from tests.bench.data.published_copies import checksums
 
     def memory(name):
@@ -352,8 +352,8 @@ STREAMING = """
     import resource, sys
     from pathlib import Path
     import numpy as np, torch
-    from bench.data.cache import cached
-    from bench.data.dataset import Dataset, Samples
+    from fedflat.bench.data.cache import cached
+    from fedflat.bench.data.dataset import Dataset, Samples
 
     N, CHUNK = 65_536, 2048
     noise = np.random.default_rng(0).integers(0, 256, (CHUNK, 3, 32, 32), dtype=np.uint8)

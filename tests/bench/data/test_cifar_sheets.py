@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench.data.dataset import Samples, Subset
-from bench.data.inventory import check, prepare
-from bench.data.sources.cifar import Cifar10
-from bench.data.sources.cifar_c import Cifar10C
-from bench.data.sources.cifar_sheets import PACKAGE, SHEETS
-from bench.input.errors import UserError
+from fedflat.bench.data.dataset import Samples, Subset
+from fedflat.bench.data.inventory import check, prepare
+from fedflat.bench.data.sources.cifar import Cifar10
+from fedflat.bench.data.sources.cifar_c import Cifar10C
+from fedflat.bench.data.sources.cifar_sheets import PACKAGE, SHEETS
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.published_copies import checksums, load, write_copy, write_corrupted
 
 

@@ -6,15 +6,15 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bench.data.partitions.base import partition_hash
-from bench.data.partitions.dirichlet import Dirichlet
-from bench.data.partitions.even import IID
-from bench.data.partitions.pathological import Pathological
-from bench.data.sources.digits import Digits
-from bench.engine.batches import EpochBatches, LocalSteps, StepBatches
-from bench.engine.participation import Participation, active_clients
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream, torch_seed
+from fedflat.bench.data.partitions.base import partition_hash
+from fedflat.bench.data.partitions.dirichlet import Dirichlet
+from fedflat.bench.data.partitions.even import IID
+from fedflat.bench.data.partitions.pathological import Pathological
+from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.engine.batches import EpochBatches, LocalSteps, StepBatches
+from fedflat.bench.engine.participation import Participation, active_clients
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream, torch_seed
 from tests.bench.data.labelled import samples
 
 TRAIN = Digits().load().train

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from bench.data.sources.image_files import decoding
-from bench.data.sources.image_files.decoding import AHEAD, ImageFiles, decode, in_background
-from bench.data.sources.image_files.image_folder import ImageFolder
-from bench.host.threads import available_cores
-from bench.input.errors import UserError
+from fedflat.bench.data.sources.image_files import decoding
+from fedflat.bench.data.sources.image_files.decoding import AHEAD, ImageFiles, decode, in_background
+from fedflat.bench.data.sources.image_files.image_folder import ImageFolder
+from fedflat.bench.host.threads import available_cores
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.image_copies import MODES, write_image
 
 COLOUR = (200, 100, 40)

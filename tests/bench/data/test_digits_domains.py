@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from bench.data.partitions.by_group import ByGroup
-from bench.data.sources import parse_source
-from bench.data.sources.digits import read_digits
-from bench.data.sources.digits_domains import STYLES
-from bench.experiments.sections.scale import at_smoke_scale
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.partitions.by_group import ByGroup
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.digits import read_digits
+from fedflat.bench.data.sources.digits_domains import STYLES
+from fedflat.bench.experiments.sections.scale import at_smoke_scale
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 from tests.bench.data.image_copies import ENTRIES
 
 

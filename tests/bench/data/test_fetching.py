@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.inventory import check, prepare
-from bench.data.origin import File
-from bench.data.sources.base import Published
-from bench.data.sources.image_files.landmarks import LandmarksUser160k
-from bench.input.errors import UserError
+from fedflat.bench.data.inventory import check, prepare
+from fedflat.bench.data.origin import File
+from fedflat.bench.data.sources.base import Published
+from fedflat.bench.data.sources.image_files.landmarks import LandmarksUser160k
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.image_copies import write_landmarks
 from tests.bench.data.published_copies import (
     packed,

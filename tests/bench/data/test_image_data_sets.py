@@ -12,21 +12,21 @@ import pytest
 import torch
 from PIL import Image
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.run_analysis import run_analysis
-from bench.data.inventory import check, listing, prepare
-from bench.data.partitions.by_group import ByGroup
-from bench.data.sources import SOURCES, parse_source
-from bench.data.sources.image_files.decoding import IMAGENET_MEAN, decode
-from bench.data.sources.image_files.domainnet import DomainNet
-from bench.data.sources.image_files.domains import PACS, OfficeHome, PublishedDomains
-from bench.data.sources.image_files.published_images import PublishedImages, compared
-from bench.experiments.run_config import RunConfig
-from bench.host.progress import silent
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
-from bench.training.run_directory import RunDirectory
-from bench.training.train import cell_metrics
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.bench.data.inventory import check, listing, prepare
+from fedflat.bench.data.partitions.by_group import ByGroup
+from fedflat.bench.data.sources import SOURCES, parse_source
+from fedflat.bench.data.sources.image_files.decoding import IMAGENET_MEAN, decode
+from fedflat.bench.data.sources.image_files.domainnet import DomainNet
+from fedflat.bench.data.sources.image_files.domains import PACS, OfficeHome, PublishedDomains
+from fedflat.bench.data.sources.image_files.published_images import PublishedImages, compared
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import cell_metrics
 from tests.bench.data.image_copies import ENTRIES, SIZE, entry, load
 from tests.bench.data.scene_copies import ENTRIES as SCENES
 from tests.commands import fedflat
@@ -151,11 +151,11 @@ def test_all_held_out_domains_share_the_decoded_images(image_roots: Roots, tmp_p
 def test_images_that_are_too_large_for_a_gpu_stay_on_the_host(image_roots: Roots, monkeypatch):
     """The device `meta`, whose tensors have no values, stands in for a GPU without free memory."""
     data = replace(load("officehome", image_roots("officehome")))
-    monkeypatch.setattr("bench.data.dataset.free_memory", lambda device: data.train.images.nbytes)
+    monkeypatch.setattr("fedflat.bench.data.dataset.free_memory", lambda device: data.train.images.nbytes)
     train, test = data.on(torch.device("meta"))
     assert {part.images.device.type for part in (train, test)} == {"cpu"}
     assert {tensor.device.type for part in (train, test) for tensor in (part.labels, part.rows, part.shift)} == {"meta"}
-    monkeypatch.setattr("bench.data.dataset.free_memory", lambda device: 2 * data.train.images.nbytes)
+    monkeypatch.setattr("fedflat.bench.data.dataset.free_memory", lambda device: 2 * data.train.images.nbytes)
     assert {part.images.device.type for part in replace(data).on(torch.device("meta"))} == {"meta"}
 
 
@@ -448,9 +448,11 @@ def test_broken_links_and_listed_folders_are_named_as_such(styles, image_roots: 
 def test_another_version_of_the_decoding_replaces_the_cache(name, image_roots: Roots, tmp_path, monkeypatch):
     root = Path(shutil.copytree(image_roots(name), tmp_path / "data"))
     before = load(name, root)
-    monkeypatch.setattr("bench.data.sources.image_files.decoding.decode", lambda *_: np.zeros((3, 16, 16), "u1"))
+    monkeypatch.setattr(
+        "fedflat.bench.data.sources.image_files.decoding.decode", lambda *_: np.zeros((3, 16, 16), "u1")
+    )
     assert load(name, root).train.content_hash() == before.train.content_hash()
-    monkeypatch.setattr("bench.data.sources.image_files.decoding.VERSION", 2)
+    monkeypatch.setattr("fedflat.bench.data.sources.image_files.decoding.VERSION", 2)
     assert not load(name, root).train.images.any()
 
 

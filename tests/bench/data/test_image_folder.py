@@ -6,15 +6,15 @@ import pytest
 import torch
 from PIL import Image
 
-from bench.data.partitions.by_group import ByGroup
-from bench.data.sources.image_files.image_folder import ImageFolder
-from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Cell
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
-from bench.training.run_setup import load_dataset
-from bench.training.train import train_cell
+from fedflat.bench.data.partitions.by_group import ByGroup
+from fedflat.bench.data.sources.image_files.image_folder import ImageFolder
+from fedflat.bench.experiments.address import CellAddress
+from fedflat.bench.experiments.experiment import Cell
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.training.run_setup import load_dataset
+from fedflat.bench.training.train import train_cell
 from tests.problems import train
 
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from PIL import Image
 
-from analysis.planning.run_cost import gradient_of, size_of_whole_images
-from bench.data.centre import centre
-from bench.data.sources import parse_source
-from bench.data.sources.image_files.decoding import decode
-from bench.experiments.run_config import RunConfig
-from bench.host.torchvision_compat import import_torchvision
-from bench.input.errors import UserError
-from bench.training.run_setup import RunSetup
+from fedflat.analysis.planning.run_cost import gradient_of, size_of_whole_images
+from fedflat.bench.data.centre import centre
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.image_files.decoding import decode
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.data.image_copies import entry, load
 
 CPU = torch.device("cpu")

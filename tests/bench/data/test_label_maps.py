@@ -7,12 +7,12 @@ import pytest
 import torch
 from scipy import ndimage
 
-from bench.data.augmentation import Context, Flip, ScaledCrop
-from bench.data.cache import cached, in_chunks
-from bench.data.dataset import Dataset, Samples
-from bench.data.label_maps import IGNORED, UNLABELLED, main_classes
-from bench.data.sources import parse_source
-from bench.input.errors import UserError
+from fedflat.bench.data.augmentation import Context, Flip, ScaledCrop
+from fedflat.bench.data.cache import cached, in_chunks
+from fedflat.bench.data.dataset import Dataset, Samples
+from fedflat.bench.data.label_maps import IGNORED, UNLABELLED, main_classes
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.input.errors import UserError
 
 CPU, CLASSES = torch.device("cpu"), 5
 

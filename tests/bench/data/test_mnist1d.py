@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.sources import mnist1d, parse_source
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.models import build_model, parse_model
-from bench.training.run_setup import RunSetup
+from fedflat.bench.data.sources import mnist1d, parse_source
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import build_model, parse_model
+from fedflat.bench.training.run_setup import RunSetup
 
 
 @pytest.fixture(scope="module")

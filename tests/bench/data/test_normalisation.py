@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.sources import parse_source
+from fedflat.bench.data.sources import parse_source
 from tests.bench.data.published_copies import write_copy
 
 PUBLISHED = {

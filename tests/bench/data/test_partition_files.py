@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench.data.partitions.base import partition_hash
-from bench.data.partitions.dirichlet import Dirichlet
-from bench.data.partitions.even import IID
-from bench.data.partitions.from_file import FromFile, Order
-from bench.data.partitions.lda import LDA
-from bench.input.errors import UserError
+from fedflat.bench.data.partitions.base import partition_hash
+from fedflat.bench.data.partitions.dirichlet import Dirichlet
+from fedflat.bench.data.partitions.even import IID
+from fedflat.bench.data.partitions.from_file import FromFile, Order
+from fedflat.bench.data.partitions.lda import LDA
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.labelled import LABELS, TRAIN, drawn, samples
 
 

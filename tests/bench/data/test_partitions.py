@@ -5,15 +5,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bench.data.partitions.base import Partition, partition_hash
-from bench.data.partitions.by_group import ByGroup
-from bench.data.partitions.dirichlet import Dirichlet
-from bench.data.partitions.dirichlet_by_class import DirichletByClass
-from bench.data.partitions.lda import LDA
-from bench.data.partitions.pam import PAM
-from bench.data.partitions.pathological import Pathological
-from bench.data.partitions.refill import fill_and_refill
-from bench.input.errors import UserError
+from fedflat.bench.data.partitions.base import Partition, partition_hash
+from fedflat.bench.data.partitions.by_group import ByGroup
+from fedflat.bench.data.partitions.dirichlet import Dirichlet
+from fedflat.bench.data.partitions.dirichlet_by_class import DirichletByClass
+from fedflat.bench.data.partitions.lda import LDA
+from fedflat.bench.data.partitions.pam import PAM
+from fedflat.bench.data.partitions.pathological import Pathological
+from fedflat.bench.data.partitions.refill import fill_and_refill
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.labelled import CLASSES, LABELS, drawn, samples
 
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 from PIL import Image
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.run_analysis import run_analysis
-from analysis.measures.cost import images_of_steps
-from bench.data.inventory import check, listing
-from bench.data.label_maps import UNLABELLED
-from bench.data.sources import parse_source
-from bench.data.sources.image_files import cityscapes, idda
-from bench.experiments.run_config import RunConfig
-from bench.host.progress import silent
-from bench.input.errors import UserError
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.measures.cost import images_of_steps
+from fedflat.bench.data.inventory import check, listing
+from fedflat.bench.data.label_maps import UNLABELLED
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.image_files import cityscapes, idda
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.scene_copies import ENTRIES, SIZE, entry, write_cityscapes
 from tests.problems import train
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.inventory import check, prepare
-from bench.data.partitions.from_file import FromFile
-from bench.data.partitions.pam import PAM
-from bench.data.root import data_root
-from bench.data.sources import SOURCES, parse_source
-from bench.data.sources.base import Published
-from bench.data.sources.cifar import Cifar10
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.numerics.streams import numpy_stream
+from fedflat.bench.data.inventory import check, prepare
+from fedflat.bench.data.partitions.from_file import FromFile
+from fedflat.bench.data.partitions.pam import PAM
+from fedflat.bench.data.root import data_root
+from fedflat.bench.data.sources import SOURCES, parse_source
+from fedflat.bench.data.sources.base import Published
+from fedflat.bench.data.sources.cifar import Cifar10
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.streams import numpy_stream
 from tests.bench.data.published_copies import (
     COPIED,
     TEST,

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import Backend
-from bench.experiments.experiment import load_experiment
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import Backend
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.training.run_setup import RunSetup
 from tests.problems import joint_round
 
 CPU = torch.device("cpu")

@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.engine.accounting import model_sizes, sent_size
-from bench.engine.method_costs import example, measured_costs
-from bench.experiments.files import PAPER_TABLES
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import compose
+from fedflat.bench.engine.accounting import model_sizes, sent_size
+from fedflat.bench.engine.method_costs import example, measured_costs
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import compose
 
 COSTS = {name: measured_costs(entry, example(entry)) for name, entry in CATALOG.items()}
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import fedflat
-from bench.engine.availability import AVAILABILITIES
-from bench.engine.participation import Participation, active_clients, available_clients, scheduled_rounds
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.availability import AVAILABILITIES
+from fedflat.bench.engine.participation import Participation, active_clients, available_clients, scheduled_rounds
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_setup import RunSetup
 from tests.problems import Problem, train
 
 N, T = 30, 40

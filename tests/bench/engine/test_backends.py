@@ -8,19 +8,19 @@ import pytest
 import torch
 from torch import nn
 
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.inputs import RoundPlan
-from bench.engine.backends.loop import Loop
-from bench.engine.backends.parallel import Parallel
-from bench.engine.backends.rows import leaves, pack
-from bench.engine.batches import EpochBatches
-from bench.engine.local import Backend
-from bench.engine.method_costs import example
-from bench.host.torch_device import prepare_device
-from bench.methods.base import CannotBatchError, Perturbation
-from bench.methods.catalog import CATALOG
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.inputs import RoundPlan
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.backends.parallel import Parallel
+from fedflat.bench.engine.backends.rows import leaves, pack
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.local import Backend
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.methods.base import CannotBatchError, Perturbation
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.recipe import Components, Recipe
 from tests.bench.engine.rounds_of_backends import (
     CPU,
     NETWORKS,

@@ -7,19 +7,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from analysis.measures.curvature.hessian import hessian_product, top_eigenvalues
-from bench.data.dataset import DeviceData
-from bench.data.label_maps import UNLABELLED
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.loop import Loop
-from bench.engine.batches import EpochBatches
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import Backend
-from bench.engine.objective import Objective
-from bench.engine.step_settings import StepSettings
-from bench.host.torchvision_compat import import_torchvision
-from bench.methods.catalog import recipe
-from bench.models import build_model, parse_model
+from fedflat.analysis.measures.curvature.hessian import hessian_product, top_eigenvalues
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.data.label_maps import UNLABELLED
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import Backend
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.methods.catalog import recipe
+from fedflat.bench.models import build_model, parse_model
 from tests.bench.engine.rounds_of_backends import SINGLE, share_of_update
 from tests.tiers import thorough
 

@@ -13,26 +13,26 @@ from torch import nn
 from torch.nn import functional as F
 
 import fedflat
-from analysis.analyses.analysed_run import AnalysedRun
-from analysis.measures.curvature.hessian import top_eigenvalues
-from analysis.provenance.verify import verify_run
-from bench.code.trusted_code import trust
-from bench.data.dataset import DeviceData
-from bench.engine.backends import BACKENDS
-from bench.engine.batches import FullBatches
-from bench.engine.checkpoint import load_state
-from bench.engine.federation import Federation, FederationState
-from bench.engine.objective import Objective
-from bench.engine.step_settings import StepSettings
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.methods.base import CannotBatchError
-from bench.methods.catalog import recipe
-from bench.methods.common.buffers import BUFFERS
-from bench.models.buffer_mode import BufferMode, LocalBuffers
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_runs
-from bench.training.training_run import TrainingRun
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.analysis.measures.curvature.hessian import top_eigenvalues
+from fedflat.analysis.provenance.verify import verify_run
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.engine.backends import BACKENDS
+from fedflat.bench.engine.batches import FullBatches
+from fedflat.bench.engine.checkpoint import load_state
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import CannotBatchError
+from fedflat.bench.methods.catalog import recipe
+from fedflat.bench.methods.common.buffers import BUFFERS
+from fedflat.bench.models.buffer_mode import BufferMode, LocalBuffers
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_runs
+from fedflat.bench.training.training_run import TrainingRun
 from tests.problems import train
 
 CPU = torch.device("cpu")

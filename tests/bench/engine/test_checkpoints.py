@@ -9,12 +9,12 @@ import pytest
 import safetensors.torch
 import torch
 
-from bench.engine.checkpoint import Checkpoint
-from bench.engine.client_store import ClientStates, ClientStore
-from bench.engine.federation import FederationState
-from bench.engine.method_costs import example
-from bench.host.memory import Budgets
-from bench.methods.catalog import CATALOG
+from fedflat.bench.engine.checkpoint import Checkpoint
+from fedflat.bench.engine.client_store import ClientStates, ClientStore
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.host.memory import Budgets
+from fedflat.bench.methods.catalog import CATALOG
 from tests.bench.engine.rounds_of_backends import bits, same_bits
 from tests.bench.engine.test_client_store import CPU, IN_FILE
 from tests.bench.training.small_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
@@ -113,7 +113,7 @@ def test_a_run_resumes_bitwise_under_another_budget(budgets, tmp_path, monkeypat
 KILLED = """
 import sys, torch
 from pathlib import Path
-from bench.host.memory import Budgets
+from fedflat.bench.host.memory import Budgets
 from tests.problems import train
 from tests.bench.training.small_runs import config
 torch.set_num_threads(1)

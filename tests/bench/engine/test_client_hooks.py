@@ -4,19 +4,19 @@ import pytest
 import torch
 from torch import nn
 
-from bench.engine.backends.branches import Branches
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.backends.parallel import Parallel
-from bench.engine.batches import EpochBatches
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
-from bench.methods.base import CannotBatchError, Correction, Loss
-from bench.methods.perturbations.sam import SAM
-from bench.methods.recipe import Components, Recipe
-from bench.models.dropout import Dropout, KeyedDraws
-from bench.models.network import cross_entropy
+from fedflat.bench.engine.backends.branches import Branches
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.backends.parallel import Parallel
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import CannotBatchError, Correction, Loss
+from fedflat.bench.methods.perturbations.sam import SAM
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.models.dropout import Dropout, KeyedDraws
+from fedflat.bench.models.network import cross_entropy
 from tests.bench.engine.rounds_of_backends import follow_the_loop
 from tests.problems import Problem
 from tests.tape import Tapes

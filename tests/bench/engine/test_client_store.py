@@ -12,18 +12,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.data.dataset import DeviceData
-from bench.engine.batches import StepBatches
-from bench.engine.client_store import ClientStates, ClientStore
-from bench.engine.federation import Federation, StepSettings
-from bench.engine.method_costs import example
-from bench.engine.objective import Objective
-from bench.engine.participation import Participation, active_clients
-from bench.host.memory import Budgets
-from bench.host.torch_device import prepare_device
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG, recipe
-from bench.models.architectures.lenet import LeNet
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.engine.batches import StepBatches
+from fedflat.bench.engine.client_store import ClientStates, ClientStore
+from fedflat.bench.engine.federation import Federation, StepSettings
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.engine.participation import Participation, active_clients
+from fedflat.bench.host.memory import Budgets
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG, recipe
+from fedflat.bench.models.architectures.lenet import LeNet
 from tests.bench.engine.rounds_of_backends import bits
 from tests.bench.training.small_runs import config, contents
 from tests.problems import Problem, train

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bench.host.torch_device import prepare_device
-from bench.methods.catalog import CATALOG
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.methods.catalog import CATALOG
 from tests.bench.methods.test_golden import FILES, replay
 from tests.bench.training.small_runs import check_resume
 

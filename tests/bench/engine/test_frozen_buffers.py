@@ -8,16 +8,16 @@ import torch
 from torch import nn
 
 import fedflat
-from bench.code.trusted_code import trust
-from bench.engine.backends import BACKENDS
-from bench.engine.objective import Objective, dropout_shapes
-from bench.experiments.run_config import RunConfig
-from bench.methods.common.buffers import BUFFERS
-from bench.models import build_model, parse_model
-from bench.models.dropout import Dropout
-from bench.models.frozen_parts import freeze, frozen_parts
-from bench.models.network import cross_entropy, has_buffers
-from bench.training.run_directory import RunDirectory
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.engine.backends import BACKENDS
+from fedflat.bench.engine.objective import Objective, dropout_shapes
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.methods.common.buffers import BUFFERS
+from fedflat.bench.models import build_model, parse_model
+from fedflat.bench.models.dropout import Dropout
+from fedflat.bench.models.frozen_parts import freeze, frozen_parts
+from fedflat.bench.models.network import cross_entropy, has_buffers
+from fedflat.bench.training.run_directory import RunDirectory
 from tests.bench.engine.test_buffers import CPU, STEPS, by_torch, check_that_it_is_resumed, clients, federation, started
 from tests.problems import train
 

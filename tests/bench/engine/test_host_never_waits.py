@@ -3,20 +3,20 @@
 import pytest
 import torch
 
-from bench.engine.backends.branches import Branches
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.batches import EpochBatches
-from bench.engine.federation import Measurements
-from bench.engine.local import LocalWork
-from bench.engine.method_costs import example
-from bench.experiments.experiment import load_experiment
-from bench.methods.base import Correction, Perturbation
-from bench.methods.catalog import CATALOG
-from bench.methods.recipe import Components, Recipe
-from bench.training.engine_choice import EngineChoice
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.backends.branches import Branches
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.federation import Measurements
+from fedflat.bench.engine.local import LocalWork
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.methods.base import Correction, Perturbation
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.engine.rounds_of_backends import VARIANTS
 from tests.never_waits import DEVICE, HostWaitsError, NeverWaits, never_waits
 from tests.problems import Problem, train
@@ -219,9 +219,9 @@ def test_waiting_and_mixed_devices_are_found(component, message, monkeypatch):
 def three_rounds(backend, monkeypatch, *, prepared, **changes):
     """A run's configuration; with `prepared`, a CPU prepares the next round as if it were a GPU."""
     changes |= {"training.rounds": 3, "engine.backend": backend, "training.augmentation": "standard"}
-    monkeypatch.setattr("bench.training.choices.choose_engine", lambda *_: EngineChoice(backend))
+    monkeypatch.setattr("fedflat.bench.training.choices.choose_engine", lambda *_: EngineChoice(backend))
     if prepared:
-        monkeypatch.setattr("bench.training.cell_trainer.PREPARING", ("cpu",))
+        monkeypatch.setattr("fedflat.bench.training.cell_trainer.PREPARING", ("cpu",))
     return load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/4-of-20/fedsmoo").runs[0]
 
 

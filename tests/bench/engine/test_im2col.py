@@ -8,17 +8,17 @@ from torch import nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from bench.engine.backends.branches import Branches
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.objective import Objective
-from bench.experiments.experiment import load_experiment
-from bench.models import build_model, parse_model
-from bench.models.im2col import Im2col
-from bench.training.calibration import _Calibration
-from bench.training.engine_choice import EngineChoice
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.backends.branches import Branches
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.models import build_model, parse_model
+from fedflat.bench.models.im2col import Im2col
+from fedflat.bench.training.calibration import _Calibration
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.engine.rounds_of_backends import SINGLE, benches, rounds, share_of_update
 from tests.bench.training.test_engine_choice import engine_lines
 from tests.problems import train

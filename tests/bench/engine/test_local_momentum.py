@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_, parameters_to_vector, vector_to_parameters
 
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.batches import EpochBatches
-from bench.engine.method_costs import example
-from bench.engine.step_settings import StepSettings
-from bench.experiments.experiment import load_experiment
-from bench.host.torch_device import prepare_device
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.host.torch_device import prepare_device
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
 from tests.bench.engine.rounds_of_backends import follow_the_loop
 from tests.places import GOLDEN
 from tests.problems import Problem, distance

@@ -7,22 +7,22 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.backends.parallel import Parallel
-from bench.engine.batches import EpochBatches
-from bench.engine.method_costs import example
-from bench.engine.step_settings import StepSettings
-from bench.experiments.run_config import Training
-from bench.input.errors import UserError
-from bench.methods.base import Correction, Loss, Server
-from bench.methods.catalog import CATALOG
-from bench.methods.corrections.falling_rate import FallingRate
-from bench.methods.corrections.scaffold import ControlVariates
-from bench.methods.losses.cross_entropy import CrossEntropy
-from bench.methods.marks import Scheduled
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.backends.parallel import Parallel
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.run_config import Training
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Correction, Loss, Server
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.corrections.falling_rate import FallingRate
+from fedflat.bench.methods.corrections.scaffold import ControlVariates
+from fedflat.bench.methods.losses.cross_entropy import CrossEntropy
+from fedflat.bench.methods.marks import Scheduled
+from fedflat.bench.methods.recipe import Components, Recipe
 from tests.problems import Problem
 from tests.tape import Tapes
 from tests.tiers import case

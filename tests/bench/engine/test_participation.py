@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.engine.participation import Participation, active_clients
-from bench.engine.round_file import clients_by_round
-from bench.input.errors import UserError
+from fedflat.bench.engine.participation import Participation, active_clients
+from fedflat.bench.engine.round_file import clients_by_round
+from fedflat.bench.input.errors import UserError
 
 SCHEDULE = "round,client\n0,3\n0,1\n1,0\n2,4\n2,0\n2,2\n"
 

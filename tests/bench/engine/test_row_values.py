@@ -5,19 +5,19 @@ from typing import Annotated
 import pytest
 from torch import Tensor
 
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.federation import Federation, FederationState
-from bench.engine.local import Backend
-from bench.engine.method_costs import example
-from bench.engine.row_values import SLOTS, searched_numbers
-from bench.experiments.experiment import load_experiment
-from bench.methods.base import CannotBatchError, Perturbation, along
-from bench.methods.catalog import CATALOG
-from bench.methods.marks import Search
-from bench.methods.recipe import Components, Recipe
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.federation import Federation, FederationState
+from fedflat.bench.engine.local import Backend
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.engine.row_values import SLOTS, searched_numbers
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.methods.base import CannotBatchError, Perturbation, along
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.marks import Search
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.engine.rounds_of_backends import CPU, SINGLE, close, same_bits, share_of_update
 from tests.problems import Problem, joint_round
 from tests.tape import Tapes

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.func import vmap
 from torch.nn import functional as F
 
-from analysis.measures.curvature.hessian import hessian_product
-from bench.data.label_maps import IGNORED
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
-from bench.methods.losses.hard_pixels import HardPixels
-from bench.models.network import Network, cross_entropy, image_losses, pixel_losses
-from bench.models.segmentation import Confusion
+from fedflat.analysis.measures.curvature.hessian import hessian_product
+from fedflat.bench.data.label_maps import IGNORED
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.losses.hard_pixels import HardPixels
+from fedflat.bench.models.network import Network, cross_entropy, image_losses, pixel_losses
+from fedflat.bench.models.segmentation import Confusion
 
 CLASSES, HEIGHT, WIDTH = 4, 5, 6
 seeds = st.integers(0, 2**32 - 1)

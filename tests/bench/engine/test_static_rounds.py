@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from bench.engine.backends.branches import Branches
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.backends.static import computed_rows
-from bench.engine.batches import EpochBatches
-from bench.engine.method_costs import example
-from bench.methods.base import CannotBatchError, Correction
-from bench.methods.catalog import CATALOG
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.engine.backends.branches import Branches
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.backends.static import computed_rows
+from fedflat.bench.engine.batches import EpochBatches
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.methods.base import CannotBatchError, Correction
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.recipe import Components, Recipe
 from tests.bench.engine.rounds_of_backends import NETWORKS, SINGLE, benches, follow_the_loop, rounds, share_of_update
 from tests.problems import Problem, joint_round
 from tests.tape import Tapes

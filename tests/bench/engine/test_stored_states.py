@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bench.engine.checkpoint import load_state, save_state
-from bench.engine.client_store import ClientStates
-from bench.engine.federation import FederationState
-from bench.files.checksums import DamagedFileError
-from bench.files.tensor_file import open_tensors, same_bits
+from fedflat.bench.engine.checkpoint import load_state, save_state
+from fedflat.bench.engine.client_store import ClientStates
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.files.checksums import DamagedFileError
+from fedflat.bench.files.tensor_file import open_tensors, same_bits
 from tests.bench.training.small_runs import config
 from tests.problems import train
 
@@ -99,7 +99,7 @@ def test_a_damaged_earlier_state_is_named_and_never_referred_to(tmp_path):
 
 def test_only_the_last_states_before_one_are_searched(tmp_path, monkeypatch):
     """Each state of the files that are searched costs time, and a run may store a state after each round."""
-    monkeypatch.setattr("bench.training.training_run.EARLIER_STATES", 2)
+    monkeypatch.setattr("fedflat.bench.training.training_run.EARLIER_STATES", 2)
     run = train(config("scaffold", **{"evaluation.snapshot_every": 1}), tmp_path / "run", CPU)
     for number, file in enumerate(sorted((run.path / "snapshots").iterdir()), start=1):
         with open_tensors(file, "") as tensors:

@@ -7,17 +7,17 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.measures.cost import per_round, spending
-from bench.code.trusted_code import trust
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.loop import Loop
-from bench.engine.method_costs import example
-from bench.input.errors import UserError
-from bench.methods.base import Correction, Server
-from bench.methods.compose import SLOTS
-from bench.methods.corrections.scaffold import ControlVariates
-from bench.methods.recipe import Components, Recipe
-from bench.methods.user_file import recipe_from_file
+from fedflat.analysis.measures.cost import per_round, spending
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Correction, Server
+from fedflat.bench.methods.compose import SLOTS
+from fedflat.bench.methods.corrections.scaffold import ControlVariates
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.user_file import recipe_from_file
 from tests.documents import PAGES
 from tests.problems import Problem, distance
 

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.measures.cost import images_of_steps
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.backends.parallel import Parallel
-from bench.engine.batches import LocalSteps
-from bench.engine.method_costs import example
-from bench.engine.work import WORKS, parse_work
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
-from bench.training.run_setup import RunSetup
+from fedflat.analysis.measures.cost import images_of_steps
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.backends.parallel import Parallel
+from fedflat.bench.engine.batches import LocalSteps
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.engine.work import WORKS, parse_work
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.engine.rounds_of_backends import TOLERANCE, close
 from tests.problems import Problem, train
 from tests.tape import Tapes

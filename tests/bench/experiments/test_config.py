@@ -7,12 +7,12 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from analysis.figures.clients.labels import LabelsLayout
-from bench.experiments.experiment import Experiment, experiment_schema, load_experiment
-from bench.experiments.files import experiment_file, experiment_names, read_yaml
-from bench.experiments.resolving import experiment_data
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
+from fedflat.analysis.figures.clients.labels import LabelsLayout
+from fedflat.bench.experiments.experiment import Experiment, experiment_schema, load_experiment
+from fedflat.bench.experiments.files import experiment_file, experiment_names, read_yaml
+from fedflat.bench.experiments.resolving import experiment_data
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.inventory import listing, prepare
-from bench.data.sources import parse_source
-from bench.data.sources.image_files import scenes
-from bench.experiments.data_sets import data_sets
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
+from fedflat.bench.data.inventory import listing, prepare
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.image_files import scenes
+from fedflat.bench.experiments.data_sets import data_sets
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.scene_copies import write_cityscapes
 from tests.commands import fedflat
 

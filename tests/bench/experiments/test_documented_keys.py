@@ -5,16 +5,16 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from bench.data.augmentation import AUGMENTATIONS
-from bench.data.partitions import PARTITIONS
-from bench.data.sources import SOURCES
-from bench.engine.participation import Participation
-from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import Evaluation, Training
-from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides
-from bench.models import MODELS
-from bench.models.user_model import UserModel
-from bench.tuning.protocol import schema as protocols
+from fedflat.bench.data.augmentation import AUGMENTATIONS
+from fedflat.bench.data.partitions import PARTITIONS
+from fedflat.bench.data.sources import SOURCES
+from fedflat.bench.engine.participation import Participation
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.experiments.run_config import Evaluation, Training
+from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides
+from fedflat.bench.models import MODELS
+from fedflat.bench.models.user_model import UserModel
+from fedflat.bench.tuning.protocol import schema as protocols
 from tests.documents import PAGES
 
 KEYS = PAGES["docs/experiments/keys.md"].text

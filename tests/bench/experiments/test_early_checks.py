@@ -7,11 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-from bench.data.sources.image_files import decoding, scenes
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.models import build_model, parse_model
-from bench.models.architectures.vit import ViTB32Choice
+from fedflat.bench.data.sources.image_files import decoding, scenes
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import build_model, parse_model
+from fedflat.bench.models.architectures.vit import ViTB32Choice
 from tests.bench.data import image_copies, scene_copies
 from tests.commands import fedflat
 from tests.problems import train

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from bench.experiments.experiment import load_experiment
-from bench.experiments.files import experiment_names
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.files import experiment_names
 from tests.places import GOLDEN
 
 KNOWN = json.loads((GOLDEN / "identities" / "experiments.json").read_text(encoding="utf-8"))

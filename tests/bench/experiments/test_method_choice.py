@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from bench.experiments.experiment import Experiment
-from bench.experiments.files import read_yaml
-from bench.experiments.run_config import RunConfig
-from bench.experiments.sections.method_choice import MethodConfig
-from bench.input.errors import UserError
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.files import read_yaml
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.method_choice import MethodConfig
+from fedflat.bench.input.errors import UserError
 from tests.bench.methods.test_user_file import SETTING, written
 from tests.places import ROOT
 

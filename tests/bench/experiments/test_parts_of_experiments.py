@@ -9,14 +9,14 @@ import pytest
 import torch
 import yaml
 
-from analysis.published.numbers import papers
-from bench.data.root import data_root
-from bench.experiments.experiment import Experiment, load_experiment, unused_where
-from bench.experiments.sections.scale import at_smoke_scale
-from bench.input.errors import UserError
-from bench.methods.swa import SWA
-from bench.numerics.streams import numpy_stream
-from bench.training.run_setup import RunSetup, load_dataset
+from fedflat.analysis.published.numbers import papers
+from fedflat.bench.data.root import data_root
+from fedflat.bench.experiments.experiment import Experiment, load_experiment, unused_where
+from fedflat.bench.experiments.sections.scale import at_smoke_scale
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.swa import SWA
+from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.training.run_setup import RunSetup, load_dataset
 
 PAPER: dict[str, Any] = {
     "name": "paper",

@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.experiments import resolving
-from bench.experiments.experiment import load_experiment
-from bench.experiments.resolving import CELL_LAYERS, FILE_LAYERS
-from bench.experiments.run_config import AMOUNTS
-from bench.input.errors import UserError
+from fedflat.bench.experiments import resolving
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.resolving import CELL_LAYERS, FILE_LAYERS
+from fedflat.bench.experiments.run_config import AMOUNTS
+from fedflat.bench.input.errors import UserError
 
 BASE: dict[str, Any] = {
     "name": "base",

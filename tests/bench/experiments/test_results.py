@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.results import ResultPaths, custom, custom_analysis
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.results import ResultPaths, custom, custom_analysis
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 PATHS = ResultPaths(Path("/out"))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
 
 SETTINGS = ("digits/dirichlet-0.6/4-of-20", "digits/dirichlet-0.1/10-of-20")
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.sources import parse_source
-from bench.data.sources.digit_scenes import STYLES
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.experiments.sections.scale import RATE, at_smoke_scale
-from bench.methods.common.buffers import BUFFERS
-from bench.training.run_setup import RunSetup
+from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.sources.digit_scenes import STYLES
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.scale import RATE, at_smoke_scale
+from fedflat.bench.methods.common.buffers import BUFFERS
+from fedflat.bench.training.run_setup import RunSetup
 
 CPU = torch.device("cpu")
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import PAPER_TABLES
-from bench.input.errors import UserError
+from fedflat.bench.experiments.address import CellAddress, Setting
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.files import PAPER_TABLES
+from fedflat.bench.input.errors import UserError
 
 QUICK = yaml.safe_load((PAPER_TABLES / "quick" / "experiments.yaml").read_text(encoding="utf-8"))
 PLACE = Setting("digits", "dirichlet-0.1", "4-of-20")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.files.atomic import replacing, write_text
-from bench.input.errors import UserError
+from fedflat.bench.files.atomic import replacing, write_text
+from fedflat.bench.input.errors import UserError
 
 
 def test_replaces_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:

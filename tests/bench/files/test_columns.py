@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from bench.files.column_file import Columns, integers, read_columns, texts
-from bench.input.errors import UserError
+from fedflat.bench.files.column_file import Columns, integers, read_columns, texts
+from fedflat.bench.input.errors import UserError
 
 
 def npz(**columns: np.ndarray) -> Columns:

@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
-from bench.data.inventory import check
-from bench.data.sources import SOURCES
-from bench.data.sources.idx import Emnist
-from bench.input.errors import UserError
+from fedflat.bench.data.inventory import check
+from fedflat.bench.data.sources import SOURCES
+from fedflat.bench.data.sources.idx import Emnist
+from fedflat.bench.input.errors import UserError
 from tests.bench.data.published_copies import (
     COPIED,
     TEST,

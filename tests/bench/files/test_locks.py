@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.files.locks import folder_lock
+from fedflat.bench.files.locks import folder_lock
 
 FORK = multiprocessing.get_context("fork")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.files.marked_text import marks, part, rewrite_part
-from bench.input.errors import UserError
+from fedflat.bench.files.marked_text import marks, part, rewrite_part
+from fedflat.bench.input.errors import UserError
 
 BEGIN, END = marks("hours")
 

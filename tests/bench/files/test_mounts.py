@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.files.mounts import locks_on_this_machine_only
+from fedflat.bench.files.mounts import locks_on_this_machine_only
 
 NFS = "61 28 0:47 / {} rw,relatime shared:31 - nfs4 server:/export rw,vers=4.2,proto=tcp,{},addr=10.0.0.1\n"
 ROOT = "28 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"

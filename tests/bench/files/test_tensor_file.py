@@ -2,7 +2,7 @@
 
 import safetensors.torch
 
-from bench.files.tensor_file import open_tensors, write_tensors
+from fedflat.bench.files.tensor_file import open_tensors, write_tensors
 from tests.bench.engine.rounds_of_backends import bits
 from tests.bench.engine.test_client_store import CPU, ODD
 

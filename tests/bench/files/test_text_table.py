@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bench.files.text_table import aligned, markdown, without_html
+from fedflat.bench.files.text_table import aligned, markdown, without_html
 
 
 def test_columns_are_as_wide_as_their_longest_cell() -> None:

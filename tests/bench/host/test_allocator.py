@@ -11,7 +11,7 @@ from tests.commands import run
 
 USE_AGAIN_AND_AGAIN = """
 import ctypes, resource, sys
-from bench.host.allocator import allocator, keep_freed_memory
+from fedflat.bench.host.allocator import allocator, keep_freed_memory
 
 assert allocator() == "default"
 if sys.argv[1] == "pinned":
@@ -36,7 +36,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 HUGE_PAGES = """
 import resource, sys
-from bench.host.allocator import HUGE_BYTES, keep_freed_memory
+from fedflat.bench.host.allocator import HUGE_BYTES, keep_freed_memory
 
 if sys.argv[1] == "pinned":
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from bench.host.device import device_name
-from bench.input.errors import UserError
+from fedflat.bench.host.device import device_name
+from fedflat.bench.input.errors import UserError
 
 
 @pytest.mark.parametrize("name", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"])
@@ -26,6 +26,7 @@ def test_other_names_are_refused(name):
 
 def test_torch_is_not_needed():
     code = (
-        "import sys\nfrom bench.host.device import device_name\ndevice_name('cpu')\nassert 'torch' not in sys.modules"
+        "import sys\nfrom fedflat.bench.host.device import device_name\n"
+        "device_name('cpu')\nassert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.host.gpu_claim import claim, claims_folder
-from bench.input.errors import UserError
+from fedflat.bench.host.gpu_claim import claim, claims_folder
+from fedflat.bench.input.errors import UserError
 
 GPUS = ["GPU-a", "GPU-b", "GPU-c", "GPU-d"]
 
 HOLD_ONE = """
 import sys
 from pathlib import Path
-from bench.host.gpu_claim import claim
+from fedflat.bench.host.gpu_claim import claim
 
 folder, *gpus = sys.argv[1:]
 report = lambda line: print(line, flush=True)

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from bench.host.memory import Budgets, available_memory
+from fedflat.bench.host.memory import Budgets, available_memory
 
 CPU = torch.device("cpu")
 

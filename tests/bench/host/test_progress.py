@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.host import progress
-from bench.host.progress import Timer
+from fedflat.bench.host import progress
+from fedflat.bench.host.progress import Timer
 
 
 @given(st.floats(0, 100), st.lists(st.floats(0, 50), max_size=30))

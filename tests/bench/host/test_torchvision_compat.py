@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.host.torchvision_compat import import_torchvision
 from tests import commands
 
 
@@ -37,7 +37,7 @@ def test_an_intact_torchvision_is_left_alone(python):
     output = python(
         "import sys, types",
         "for name in ('torchvision', 'torchvision.models'): sys.modules[name] = types.ModuleType(name)",
-        "from bench.host import torchvision_compat",
+        "from fedflat.bench.host import torchvision_compat",
         "assert torchvision_compat.import_torchvision() is sys.modules['torchvision']",
         "print(len(torchvision_compat._libraries))",
     )
@@ -48,7 +48,7 @@ def test_other_failures_are_not_hidden(monkeypatch):
     def fails():
         raise RuntimeError("something else")
 
-    monkeypatch.setattr("bench.host.torchvision_compat._import", fails)
+    monkeypatch.setattr("fedflat.bench.host.torchvision_compat._import", fails)
     with pytest.raises(RuntimeError, match="something else"):
         import_torchvision.__wrapped__()
 
@@ -57,7 +57,7 @@ def test_a_half_imported_package_is_dropped_and_imported_again(python):
     """As with a CPU build of torch: the first import fails, its modules go, the schemas are known to the second."""
     output = python(
         "import sys, types, torch",
-        "from bench.host import torchvision_compat as compat",
+        "from fedflat.bench.host import torchvision_compat as compat",
         "calls = []",
         "def fake():",
         "    calls.append('torchvision.half' in sys.modules)",
@@ -72,4 +72,7 @@ def test_a_half_imported_package_is_dropped_and_imported_again(python):
 
 
 def test_importing_the_project_does_not_import_torchvision(python):
-    assert python("import sys, fedflat.cli.app, bench.training.train", "print('torchvision' in sys.modules)") == "False"
+    assert (
+        python("import sys, fedflat.cli.app, fedflat.bench.training.train", "print('torchvision' in sys.modules)")
+        == "False"
+    )

@@ -11,16 +11,15 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-import analysis
-import bench
-from analysis.analyses import parse_analysis
-from bench.engine.participation import Participation
-from bench.experiments.experiment import load_experiment
-from bench.experiments.schema import ExperimentFile
-from bench.input.bounds import MOST_IMAGES
-from bench.input.errors import UserError, unknown
-from bench.input.field_words import FilledIn, described, field_at, keys
-from bench.input.frozen import Frozen, kinds
+from fedflat import analysis, bench
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.bench.engine.participation import Participation
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.schema import ExperimentFile
+from fedflat.bench.input.bounds import MOST_IMAGES
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.field_words import FilledIn, described, field_at, keys
+from fedflat.bench.input.frozen import Frozen, kinds
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedavg"
 SAID = [
@@ -105,7 +104,7 @@ def models() -> list[type[BaseModel]]:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    found = {one for one in subclasses(Frozen) if one.__module__.partition(".")[0] in ("bench", "analysis")}
+    found = {one for one in subclasses(Frozen) if one.__module__.startswith(("fedflat.bench.", "fedflat.analysis."))}
     return sorted(found, key=lambda one: (one.__module__, one.__name__))
 
 

@@ -6,10 +6,10 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
-from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import Evaluation
-from bench.input.errors import UserError
-from bench.input.frozen import Frozen
+from fedflat.bench.engine.settings import EngineSettings
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import Frozen
 
 
 class TwoWordsAB(Frozen):

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.input.strict_yaml import OddNumberError, load_yaml
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.strict_yaml import OddNumberError, load_yaml
 from tests.commands import refused, run
 
 ODD = {"010": 8, "-010": -8, "+0017": 15, "00": 0, "0b11": 3, "1_0": 10, "1:30": 90, "1:30.5": 90.5, "1_0.5": 10.5}

@@ -5,16 +5,16 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from bench.data.partitions import PARTITIONS
-from bench.data.partitions.base import Partition
-from bench.data.partitions.even import IID
-from bench.input.registry import OneOf, registered
+from fedflat.bench.data.partitions import PARTITIONS
+from fedflat.bench.data.partitions.base import Partition
+from fedflat.bench.data.partitions.even import IID
+from fedflat.bench.input.registry import OneOf, registered
 
 FILE = """
 from abc import abstractmethod
 from typing import ClassVar, Literal
-from bench.data.partitions.base import Partition
-from bench.data.partitions.even import IID  # imported, so not registered here
+from fedflat.bench.data.partitions.base import Partition
+from fedflat.bench.data.partitions.even import IID  # imported, so not registered here
 
 class Unnamed(Partition):
     pass

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import SeveralMistakesError, UserError
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import SeveralMistakesError, UserError
 
 WRONG = """
 name: wrong

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.input.strict_yaml import DEPTH, MOST_CHARACTERS, MOST_VALUES, load_yaml
+from fedflat.bench.input.strict_yaml import DEPTH, MOST_CHARACTERS, MOST_VALUES, load_yaml
 
 LETTERS = "abcdefghi"
 

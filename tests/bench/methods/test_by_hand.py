@@ -9,27 +9,27 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import skip_init
 
-from bench.engine.local import MiniBatchGradient
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
-from bench.methods.base import ClientRound, ServerRound
-from bench.methods.corrections.adabest import FadingMemory
-from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.losses.affine_shift import AffineShift
-from bench.methods.losses.relaxed_contrastive import RelaxedContrastive, feature_levels
-from bench.methods.perturbations.asam import ASAM
-from bench.methods.perturbations.gf import GF
-from bench.methods.perturbations.lesam import LESAM
-from bench.methods.perturbations.sam import MixedSAM
-from bench.methods.perturbations.smoo import SMOO
-from bench.methods.perturbations.toga import TOGA
-from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
-from bench.methods.servers.average import AverageOrDirection
-from bench.methods.servers.dyn import DynServer
-from bench.methods.servers.look_ahead import LookAhead
-from bench.models import build_model
-from bench.models.architectures.cnn_gn import CNNGNChoice
-from bench.numerics.flat import FlatLayout
+from fedflat.bench.engine.local import MiniBatchGradient
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import ClientRound, ServerRound
+from fedflat.bench.methods.corrections.adabest import FadingMemory
+from fedflat.bench.methods.corrections.dyn import DynamicRegulariser
+from fedflat.bench.methods.losses.affine_shift import AffineShift
+from fedflat.bench.methods.losses.relaxed_contrastive import RelaxedContrastive, feature_levels
+from fedflat.bench.methods.perturbations.asam import ASAM
+from fedflat.bench.methods.perturbations.gf import GF
+from fedflat.bench.methods.perturbations.lesam import LESAM
+from fedflat.bench.methods.perturbations.sam import MixedSAM
+from fedflat.bench.methods.perturbations.smoo import SMOO
+from fedflat.bench.methods.perturbations.toga import TOGA
+from fedflat.bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
+from fedflat.bench.methods.servers.average import AverageOrDirection
+from fedflat.bench.methods.servers.dyn import DynServer
+from fedflat.bench.methods.servers.look_ahead import LookAhead
+from fedflat.bench.models import build_model
+from fedflat.bench.models.architectures.cnn_gn import CNNGNChoice
+from fedflat.bench.numerics.flat import FlatLayout
 from fedflat.simulation import simulate
 from tests.problems import Problem, distance
 

@@ -6,14 +6,14 @@ import math
 import pytest
 import torch
 
-from bench.engine.checkpoint import load_state, save_state
-from bench.engine.method_costs import example
-from bench.experiments.schema import MethodEntry
-from bench.input.errors import UserError
-from bench.methods.base import Perturbation
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import SLOTS, compose
-from bench.methods.recipe import Components
+from fedflat.bench.engine.checkpoint import load_state, save_state
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.experiments.schema import MethodEntry
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Perturbation
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import SLOTS, compose
+from fedflat.bench.methods.recipe import Components
 from tests.problems import Problem, distance
 from tests.tiers import case
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.methods.base import ClientRound, ServerRound
-from bench.methods.compose import SLOTS
-from bench.methods.corrections.scaffold import ControlVariates
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.base import ClientRound, ServerRound
+from fedflat.bench.methods.compose import SLOTS
+from fedflat.bench.methods.corrections.scaffold import ControlVariates
+from fedflat.bench.methods.recipe import Components, Recipe
 from tests.documents import PAGES
 from tests.problems import Problem
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn.utils import skip_init
 
-from bench.engine.local import LocalWork
-from bench.methods import CATALOG
+from fedflat.bench.engine.local import LocalWork
+from fedflat.bench.methods import CATALOG
 from fedflat.simulation import simulate
 from tests.places import GOLDEN
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils import skip_init
 
-from bench.engine.method_costs import example
-from bench.engine.step_settings import StepSettings
-from bench.methods.base import unit
-from bench.methods.catalog import CATALOG
-from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.corrections.feddc import DriftCorrection
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.methods.base import unit
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.corrections.dyn import DynamicRegulariser
+from fedflat.bench.methods.corrections.feddc import DriftCorrection
 from tests.problems import Problem, distance
 from tests.tiers import METHODS
 

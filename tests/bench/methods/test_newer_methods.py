@@ -8,21 +8,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.engine.local import LocalWork
-from bench.engine.method_costs import example
-from bench.input.errors import UserError
-from bench.methods.base import unit
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import compose
-from bench.methods.corrections.dual_only import DualOnly
-from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.corrections.falling_rate import FallingRate
-from bench.methods.corrections.wmsam import cosine
-from bench.methods.losses.trajectory import TrajectoryTeacher
-from bench.methods.perturbations.nsam import NesterovSAM
-from bench.methods.servers.average import Average
-from bench.methods.servers.gloss import GlobalAscent
-from bench.methods.servers.nsam import NesterovServer
+from fedflat.bench.engine.local import LocalWork
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import unit
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import compose
+from fedflat.bench.methods.corrections.dual_only import DualOnly
+from fedflat.bench.methods.corrections.dyn import DynamicRegulariser
+from fedflat.bench.methods.corrections.falling_rate import FallingRate
+from fedflat.bench.methods.corrections.wmsam import cosine
+from fedflat.bench.methods.losses.trajectory import TrajectoryTeacher
+from fedflat.bench.methods.perturbations.nsam import NesterovSAM
+from fedflat.bench.methods.servers.average import Average
+from fedflat.bench.methods.servers.gloss import GlobalAscent
+from fedflat.bench.methods.servers.nsam import NesterovServer
 from tests.bench.methods.test_by_hand import server_round, vector
 from tests.bench.methods.test_identities import problems
 from tests.problems import Problem, distance

@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.host.torchvision_compat import import_torchvision
-from bench.models.architectures.lenet import LeNet
+from fedflat.bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.models.architectures.lenet import LeNet
 from tests.problems import Problem
 
 CODE = Path(os.environ.get("FEDFLAT_OFFICIAL_FEDGF") or "not set")

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from bench.engine.participation import active_clients
-from bench.experiments.experiment import load_experiment
-from bench.methods.perturbations.asam import ASAM
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.participation import active_clients
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.methods.perturbations.asam import ASAM
+from fedflat.bench.training.run_setup import RunSetup
 
 SETTING = "digits/dirichlet-0.1/4-of-20"
 

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 from torch.nn.utils import skip_init
 
-from bench.engine.federation import FederationState
-from bench.methods.base import Method
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import SLOTS, compose
-from bench.methods.losses.relaxed_contrastive import RelaxedContrastive
-from bench.methods.perturbations.gf import GF
-from bench.methods.perturbations.smoo import SMOO
-from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import SLOTS, compose
+from fedflat.bench.methods.losses.relaxed_contrastive import RelaxedContrastive
+from fedflat.bench.methods.perturbations.gf import GF
+from fedflat.bench.methods.perturbations.smoo import SMOO
+from fedflat.bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
 from tests.bench.methods.test_by_hand import server_round, vector
 from tests.bench.methods.test_compositions import LEGAL, chosen
 from tests.bench.methods.test_identities import EXACT, VALUES

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from bench.engine.federation import Federation
-from bench.engine.step_settings import StepSettings
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG, recipe
-from bench.methods.released import RELEASES, release
-from bench.methods.swa import SWA
+from fedflat.bench.engine.federation import Federation
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG, recipe
+from fedflat.bench.methods.released import RELEASES, release
+from fedflat.bench.methods.swa import SWA
 from tests.problems import Problem
 
 BUNDLES = [pytest.param(m, code, id=f"{m}-{code}") for m, codes in RELEASES.items() for code in codes]

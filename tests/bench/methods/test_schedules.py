@@ -7,22 +7,22 @@ import pytest
 import torch
 
 import fedflat
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.backends.parallel import Parallel
-from bench.engine.method_costs import example
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import Training
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import compose
-from bench.methods.marks import Scheduled, has_mark
-from bench.methods.perturbations.none import NoPerturbation
-from bench.methods.perturbations.sam import SAM
-from bench.methods.recipe import Components, Recipe
-from bench.methods.schedules import SCHEDULES, parse_schedule
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.backends.parallel import Parallel
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import Training
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import compose
+from fedflat.bench.methods.marks import Scheduled, has_mark
+from fedflat.bench.methods.perturbations.none import NoPerturbation
+from fedflat.bench.methods.perturbations.sam import SAM
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.schedules import SCHEDULES, parse_schedule
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.engine.rounds_of_backends import TOLERANCE, close
 from tests.problems import Problem, distance, train
 from tests.tape import Tapes

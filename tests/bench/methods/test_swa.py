@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.input.errors import UserError
-from bench.methods.swa import SWA
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.swa import SWA
 from tests.problems import Problem, distance
 
 few = settings(max_examples=10, deadline=None)

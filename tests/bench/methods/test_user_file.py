@@ -7,19 +7,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from analysis.planning.workflow import Workflow
-from bench.code.named_code import trust_file
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.experiments.sections.method_choice import MethodConfig
-from bench.input.errors import UserError
-from bench.methods import user_file
-from bench.methods.compose import SLOTS, compose
-from bench.methods.recipe import Recipe
-from bench.training.cell_trainer import CellTrainer
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
-from fedflat.methods.description import describe
+from fedflat.analysis.planning.workflow import Workflow
+from fedflat.bench.code.named_code import trust_file
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.method_choice import MethodConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods import user_file
+from fedflat.bench.methods.compose import SLOTS, compose
+from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.training.cell_trainer import CellTrainer
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
+from fedflat.method_description import describe
 from tests.bench.training.small_runs import check_resume_of, contents
 from tests.commands import ended, fedflat, refused
 from tests.problems import Problem, train
@@ -29,8 +29,8 @@ SETTING = "digits/dirichlet-0.1/4-of-20"
 
 SOURCE = """
 from pydantic import Field
-from bench.methods.base import Perturbation, unit
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.base import Perturbation, unit
+from fedflat.bench.methods.recipe import Components, Recipe
 
 class Memory(Perturbation):
     name = "memory"
@@ -171,7 +171,7 @@ def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypa
         return train_round(engine, runs)
 
     cell = experiment(own).cell(f"{SETTING}/mine")
-    monkeypatch.setattr("bench.training.cell_trainer.CellTrainer.train_round", edit)
+    monkeypatch.setattr("fedflat.bench.training.cell_trainer.CellTrainer.train_round", edit)
     train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
     for seed in (0, 1):
         assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text(encoding="utf-8") == SOURCE
@@ -211,7 +211,7 @@ BROKEN = {
     "pydantic": (SOURCE.replace("rho: float", "rho: 3.5"), "fails in line 6: "),
     "state of a server without correction": (
         SOURCE.replace("Components(Memory)", "Components(Memory, server=DynServer)").replace(
-            "from pydantic", "from bench.methods.servers.dyn import DynServer\nfrom pydantic"
+            "from pydantic", "from fedflat.bench.methods.servers.dyn import DynServer\nfrom pydantic"
         ),
         "server feddyn needs a correction that stores H, which none does not (allowed: feddc, feddyn",
     ),
@@ -271,7 +271,7 @@ def test_a_method_is_named_in_one_way(own):
 def test_a_file_takes_components_of_the_catalog(own):
     """It trains as the same composition within the file, and has an identity and a title of its own."""
     whole = SOURCE.replace(
-        "from pydantic", "from bench.methods.corrections.client_momentum import ClientMomentum\nfrom pydantic"
+        "from pydantic", "from fedflat.bench.methods.corrections.client_momentum import ClientMomentum\nfrom pydantic"
     )
     whole = whole.replace("Components(Memory)", "Components(Memory, correction=ClientMomentum)")
     (own / "whole.py").write_text(whole, encoding="utf-8")
@@ -309,7 +309,8 @@ def test_a_component_does_not_replace_the_files_own(own):
 
 def test_a_server_in_a_file_may_need_a_correction_that_the_experiment_names(own):
     source = (
-        "from bench.methods.recipe import Components, Recipe\nfrom bench.methods.servers.dyn import DynServer\n\n\n"
+        "from fedflat.bench.methods.recipe import Components, Recipe\n"
+        "from fedflat.bench.methods.servers.dyn import DynServer\n\n\n"
         "class Mine(DynServer):\n    name = 'mine'\n\n\n"
         "METHOD = Recipe('mine', 'Mine', 'a test', Components(server=Mine))\n"
     )
@@ -338,7 +339,9 @@ def test_unlike_defaults_of_one_name_stay_apart(own):
 def test_two_components_with_state_of_one_name_are_refused(own):
     """The engine keeps state by name: one would overwrite the other. Shared by a common base, it is meant."""
     source = SOURCE.replace('client_state = ("last",)', 'server_state = ("m",)')
-    source = source.replace("from pydantic", "from bench.methods.servers.momentum import Momentum\nfrom pydantic")
+    source = source.replace(
+        "from pydantic", "from fedflat.bench.methods.servers.momentum import Momentum\nfrom pydantic"
+    )
     (own / "my_method.py").write_text(
         source.replace("Components(Memory)", "Components(Memory, server=Momentum)"), encoding="utf-8"
     )
@@ -359,7 +362,8 @@ def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_pa
     body, message = FAILS[case]
     file = tmp_path / "fails.py"
     file.write_text(
-        "from bench.methods.base import Correction\nfrom bench.methods.recipe import Components, Recipe\n\n\n"
+        "from fedflat.bench.methods.base import Correction\n"
+        "from fedflat.bench.methods.recipe import Components, Recipe\n\n\n"
         "class Fails(Correction):\n    name = 'fails'\n\n    def direction(self, g, w, client):\n"
         f"        {body}\n\n\nMETHOD = Recipe('fails', 'Fails', 'a test', Components(correction=Fails))\n",
         encoding="utf-8",

@@ -7,20 +7,20 @@ distance are plain, whatever the weights.
 import pytest
 import torch
 
-from bench.engine.federation import FederationState
-from bench.engine.local import LocalResult
-from bench.input.errors import UserError
-from bench.methods.base import unit
-from bench.methods.corrections.client_momentum import ClientMomentum
-from bench.methods.corrections.feddc import DriftCorrection
-from bench.methods.corrections.mime import ServerMomentumMimic
-from bench.methods.corrections.scaffold import ControlVariates
-from bench.methods.corrections.toga_dual import CorrectedDual
-from bench.methods.perturbations.gf import GF
-from bench.methods.perturbations.smoo import SMOO
-from bench.methods.recipe import Components, Recipe
-from bench.methods.servers.average import Average
-from bench.methods.servers.dyn import DynServer
+from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.engine.local import LocalResult
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import unit
+from fedflat.bench.methods.corrections.client_momentum import ClientMomentum
+from fedflat.bench.methods.corrections.feddc import DriftCorrection
+from fedflat.bench.methods.corrections.mime import ServerMomentumMimic
+from fedflat.bench.methods.corrections.scaffold import ControlVariates
+from fedflat.bench.methods.corrections.toga_dual import CorrectedDual
+from fedflat.bench.methods.perturbations.gf import GF
+from fedflat.bench.methods.perturbations.smoo import SMOO
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.servers.average import Average
+from fedflat.bench.methods.servers.dyn import DynServer
 from tests.bench.methods.test_by_hand import client_round, server_round, vector
 from tests.bench.methods.test_identities import CONTROL_METHODS, DUAL_METHODS, check_mean_of_clients
 from tests.problems import Problem

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.data.dataset import Dataset, Samples
-from bench.data.sources import SOURCES, parse_source
-from bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.data.dataset import Dataset, Samples
+from fedflat.bench.data.sources import SOURCES, parse_source
+from fedflat.bench.host.torchvision_compat import import_torchvision
 from tests.bench.data.published_copies import TEST, TRAIN, write_copy
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from bench.input.errors import UserError
-from bench.models import build_model, parse_model
-from bench.models.blocks.bilateral import GatherExpand, GatherExpandDown
-from bench.models.buffer_mode import kept_positions
-from bench.models.network import has_buffers
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import build_model, parse_model
+from fedflat.bench.models.blocks.bilateral import GatherExpand, GatherExpandDown
+from fedflat.bench.models.buffer_mode import kept_positions
+from fedflat.bench.models.network import has_buffers
 
 PIXELS = (3, 64, 96)
 

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from torch import Tensor, nn
 
-from bench.engine.objective import Objective
-from bench.input.errors import UserError
-from bench.methods.base import Perturbation
-from bench.methods.recipe import Components, Recipe
-from bench.models.dropout import Dropout, KeyedDraws
-from bench.numerics.streams import torch_seed
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import Perturbation
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.models.dropout import Dropout, KeyedDraws
+from fedflat.bench.numerics.streams import torch_seed
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.training.small_runs import CPU, check_resume, config
 from tests.problems import Problem, distance, one_round
 

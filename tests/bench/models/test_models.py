@@ -8,16 +8,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bench.engine.local import MiniBatchGradient
-from bench.engine.objective import Objective
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.host.torchvision_compat import import_torchvision
-from bench.input.errors import UserError
-from bench.methods.losses.cross_entropy import CrossEntropy
-from bench.methods.losses.relaxed_contrastive import RelaxedContrastive, feature_levels
-from bench.models import MODELS, build_model, parse_model
-from bench.models.architectures.lenet import LeNet
+from fedflat.bench.engine.local import MiniBatchGradient
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.torchvision_compat import import_torchvision
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.losses.cross_entropy import CrossEntropy
+from fedflat.bench.methods.losses.relaxed_contrastive import RelaxedContrastive, feature_levels
+from fedflat.bench.models import MODELS, build_model, parse_model
+from fedflat.bench.models.architectures.lenet import LeNet
 from tests.places import ROOT
 
 CIFAR_STEM = {"name": "resnet18_gn", "stem": "cifar"}
@@ -271,13 +271,13 @@ def test_a_model_that_is_no_name_is_reported():
 
 
 def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_built(monkeypatch):
-    monkeypatch.setattr("bench.models.base.available_memory", lambda: 10**11)
+    monkeypatch.setattr("fedflat.bench.models.base.available_memory", lambda: 10**11)
     with pytest.raises(UserError, match=r"^model mlp\(hidden=\(100000, 100000\)\) has 10,007,600,010 parameters: "):
         built({"name": "mlp", "hidden": [100_000, 100_000]}, (1, 8, 8))
     state = torch.get_rng_state()
-    monkeypatch.setattr("bench.models.base.available_memory", lambda: 3 * 4 * 15_210)
+    monkeypatch.setattr("fedflat.bench.models.base.available_memory", lambda: 3 * 4 * 15_210)
     assert built("mlp", (1, 40))
-    monkeypatch.setattr("bench.models.base.available_memory", lambda: 3 * 4 * 15_210 - 1)
+    monkeypatch.setattr("fedflat.bench.models.base.available_memory", lambda: 3 * 4 * 15_210 - 1)
     with pytest.raises(UserError, match=r"^model mlp has 15,210 parameters: training needs at least 0\.0 GB"):
         built("mlp", (1, 40))
     assert torch.equal(state, torch.get_rng_state())
@@ -296,6 +296,7 @@ def test_named_models_are_checked_without_the_imports_of_a_forward_pass():
         f"check_model(parse_model('{model}'), {shape}, 10)"
         for model, shape in (("cnn_gn", (1, 8, 8)), ("cnn1d", (1, 40)), ("mlp", (1, 40)), ("lenet", (3, 32, 32)))
     )
-    code = f"import sys; from bench.models import check_model, parse_model; {checked}; print('sympy' in sys.modules)"
+    imports = "import sys; from fedflat.bench.models import check_model, parse_model"
+    code = f"{imports}; {checked}; print('sympy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

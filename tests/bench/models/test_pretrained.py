@@ -10,14 +10,14 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from bench.engine.objective import Objective
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.models import build_model, check_model, parse_model
-from bench.models.architectures.vit import POSITIONS, ViTB32Choice
-from bench.models.frozen_parts import freeze
-from bench.models.weights import Published, load_weights, read_weights
 from fedflat import load_model, simulate
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import build_model, check_model, parse_model
+from fedflat.bench.models.architectures.vit import POSITIONS, ViTB32Choice
+from fedflat.bench.models.frozen_parts import freeze
+from fedflat.bench.models.weights import Published, load_weights, read_weights
 from tests.problems import train
 
 MOBILE = "mobilenet_v2_gn"

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.analyses.analysed_run import AnalysedRun
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.models import build_model, parse_model
-from bench.training.directories.changed_inputs import changed_input
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.models import build_model, parse_model
+from fedflat.bench.training.directories.changed_inputs import changed_input
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.methods.test_user_file import SOURCE as METHOD
 from tests.bench.training.small_runs import (
     InterruptedRunError,
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
 HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
 SOURCE = f"""{HEAD}
-from bench.models.dropout import Dropout
+from fedflat.bench.models.dropout import Dropout
 
 def small_net(image_shape, classes):
     channels, height, width = image_shape
@@ -239,7 +239,7 @@ BROKEN = {
     ),
     "dropout": (
         HEAD + "def small_net(s, c):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, c), nn.Dropout(0.5))\n",
-        "draws random numbers in its forward pass, which is not repeatable; for dropout use bench.models.dropout",
+        "draws random numbers in its forward pass, which is not repeatable; for dropout use fedflat.models.Dropout",
     ),
     "functional dropout": (
         NET.replace("FORWARD", "return F.dropout(self.fc(x.flatten(1)), training=self.training)"),
@@ -336,11 +336,11 @@ def test_a_model_that_fails_at_work_is_one_line(tmp_path):
         ({"module": 3, "function": "net"}, "model: module = 3"),
         ({"name": "lenet", "function": "net"}, "unknown key of lenet 'function'"),
         (
-            {"module": "bench.models.network", "function": "net", "buffers": "silo"},
+            {"module": "fedflat.bench.models.network", "function": "net", "buffers": "silo"},
             "model: buffers = 'silo' (allowed: refuse, average, local, or {local: [PATTERN, ...]})",
         ),
         (
-            {"module": "bench.models.network", "function": "net", "buffers": {"local": "average"}},
+            {"module": "fedflat.bench.models.network", "function": "net", "buffers": {"local": "average"}},
             "model: buffers = {'local': 'average'} (allowed: refuse, average, local, or {local: [PATTERN, ...]})",
         ),
     ],

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.numerics.flat import FlatLayout
+from fedflat.bench.numerics.flat import FlatLayout
 
 SHAPES = st.lists(st.lists(st.integers(0, 4), max_size=3).map(tuple), max_size=6)
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bench.input.errors import UserError
-from bench.numerics.precision import autocast, prepare_precision
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.numerics.precision import autocast, prepare_precision
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.numerics.streams import numpy_stream, torch_seed, torch_stream
+from fedflat.bench.numerics.streams import numpy_stream, torch_seed, torch_stream
 
 KEYS = st.tuples(st.integers(0, 2**31), st.sampled_from(["batches", "participation", "partition"]), st.integers(0, 999))
 

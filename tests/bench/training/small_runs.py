@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.training.cell_trainer import CellTrainer
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.training.cell_trainer import CellTrainer
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -50,7 +50,7 @@ def interrupted_after_three_rounds(monkeypatch):
         return TRAIN_ROUND(engine, runs)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.cell_trainer.CellTrainer.train_round", play_three)
+        patch.setattr("fedflat.bench.training.cell_trainer.CellTrainer.train_round", play_three)
         yield
 
 

@@ -3,18 +3,18 @@
 import pytest
 import torch
 
-from bench.engine.backends import BACKENDS
-from bench.engine.backends.branches import Branches
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.graph import Graph
-from bench.engine.backends.loop import Loop
-from bench.engine.batches import FullBatches
-from bench.engine.objective import Objective
-from bench.experiments.experiment import load_experiment
-from bench.training import calibration
-from bench.training.calibration import SEEDS, _Calibration
-from bench.training.engine_choice import EngineChoice
-from bench.training.run_setup import RunSetup
+from fedflat.bench.engine.backends import BACKENDS
+from fedflat.bench.engine.backends.branches import Branches
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.graph import Graph
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.batches import FullBatches
+from fedflat.bench.engine.objective import Objective
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.training import calibration
+from fedflat.bench.training.calibration import SEEDS, _Calibration
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.run_setup import RunSetup
 from tests.problems import Problem
 from tests.tape import Tapes
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.engine.backends import BACKENDS
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.loop import Loop
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import same_run_of_others
-from bench.files.csv_json import write_checked_json
-from bench.methods.base import CannotBatchError
-from bench.training.calibration import _Calibration, choose_engine, unmeasured
-from bench.training.directories.working_directory import remove_stale, working_directory
-from bench.training.engine_choice import EngineChoice
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
-from bench.training.train import train_cell, train_runs
+from fedflat.bench.engine.backends import BACKENDS
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import same_run_of_others
+from fedflat.bench.files.csv_json import write_checked_json
+from fedflat.bench.methods.base import CannotBatchError
+from fedflat.bench.training.calibration import _Calibration, choose_engine, unmeasured
+from fedflat.bench.training.directories.working_directory import remove_stale, working_directory
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
+from fedflat.bench.training.train import train_cell, train_runs
 from tests.bench.training.small_runs import SETTING, contents, killed_in_round
 from tests.bench.training.test_engine_choice import engine_lines
 from tests.problems import train
@@ -77,9 +77,9 @@ def test_a_run_that_moves_to_another_machine_records_both(tmp_path, monkeypatch)
     graph = EngineChoice("graph")
     with home(tmp_path / "home", LOOP, config):
         with monkeypatch.context() as patch:
-            patch.setattr("bench.training.provenance.device_name", lambda device: "NVIDIA H200")
-            patch.setattr("bench.training.training_run.device_name", lambda device: "NVIDIA H200")
-            patch.setattr("bench.training.choices.choose_engine", lambda *_: graph)
+            patch.setattr("fedflat.bench.training.provenance.device_name", lambda device: "NVIDIA H200")
+            patch.setattr("fedflat.bench.training.training_run.device_name", lambda device: "NVIDIA H200")
+            patch.setattr("fedflat.bench.training.choices.choose_engine", lambda *_: graph)
             patch.setitem(BACKENDS, "graph", Loop)
             with killed_in_round(3):
                 train(config, tmp_path / "run", CPU)
@@ -225,7 +225,7 @@ def test_a_kill_between_two_publications_leaves_nothing_to_compute(tmp_path, mon
     folders = [tmp_path / f"seed-{k}" for k in range(2)]
     with home(tmp_path / "home", COHORT, *configs):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("bench.training.train.remove_stale", keyboard_interrupt)
+            patch.setattr("fedflat.bench.training.train.remove_stale", keyboard_interrupt)
             train_runs(configs, folders, CPU)
         assert [folder.exists() for folder in folders] == [True, False]
         train_runs(configs, folders, CPU)

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch.func import vmap
 
-from bench.engine.backends import BACKENDS
-from bench.engine.backends.cohort import Cohort
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.methods.base import CannotBatchError
-from bench.training.calibration import train_together
-from bench.training.engine_choice import EngineChoice
-from bench.training.train import train_cell, train_runs
+from fedflat.bench.engine.backends import BACKENDS
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.base import CannotBatchError
+from fedflat.bench.training.calibration import train_together
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.train import train_cell, train_runs
 from tests.bench.engine.rounds_of_backends import CPU, benches
 from tests.problems import train
 
@@ -75,7 +75,7 @@ def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, m
         return train_cohort(self, local, works, probe)
 
     monkeypatch.setattr(Cohort, "train", failing)
-    monkeypatch.setattr("bench.training.choices.choose_engine", lambda *_: EngineChoice("cohort"))
+    monkeypatch.setattr("fedflat.bench.training.choices.choose_engine", lambda *_: EngineChoice("cohort"))
     run = train(config, tmp_path / "run", CPU)
     assert set(seen) == {0}
     assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]
@@ -141,7 +141,7 @@ def test_one_bit_in_company_is_noticed(part, seed, monkeypatch):
 
 def test_where_company_changes_bits_seeds_are_trained_apart(tmp_path, monkeypatch):
     """As it did, with one active client, if a single row were not computed twice."""
-    monkeypatch.setattr("bench.engine.backends.cohort.mapped", lambda function, *rows: vmap(function)(*rows))
+    monkeypatch.setattr("fedflat.bench.engine.backends.cohort.mapped", lambda function, *rows: vmap(function)(*rows))
     changes = {"training.rounds": 2, "engine.backend": "cohort", "grid.participation": [{"active": 1}]}
     cell = load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/1-of-20/fedavg")
     runs = train_runs(cell.runs, [tmp_path / str(config.seed) for config in cell.runs], CPU)

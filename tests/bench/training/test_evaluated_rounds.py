@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.measures.convergence import FinalValue, neighbour_means
-from analysis.planning.run_cost import FORWARD, seconds
-from bench.data.dataset import Batches
-from bench.experiments.address import IDS
-from bench.experiments.experiment import load_experiment
-from bench.experiments.results import METRICS
-from bench.experiments.run_config import Evaluation, RunConfig
-from bench.input.errors import UserError
-from bench.training.run_setup import EVALUATION_BATCH, RunSetup
+from fedflat.analysis.measures.convergence import FinalValue, neighbour_means
+from fedflat.analysis.planning.run_cost import FORWARD, seconds
+from fedflat.bench.data.dataset import Batches
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import METRICS
+from fedflat.bench.experiments.run_config import Evaluation, RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_setup import EVALUATION_BATCH, RunSetup
 from tests.problems import train
 
 CPU = torch.device("cpu")

@@ -5,14 +5,14 @@ import shutil
 
 import pytest
 
-from bench.experiments.experiment import load_experiment
-from bench.files.atomic import replacing
-from bench.files.csv_json import read_checked_json, write_checked_json
-from bench.input.errors import UserError
-from bench.training.code_version import code_fingerprint
-from bench.training.directories.working_directory import working_directory
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell, train_runs
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.files.atomic import replacing
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.directories.working_directory import working_directory
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell, train_runs
 from tests.bench.training.small_runs import CPU, SETTING, SMALL, config, contents
 from tests.problems import train
 
@@ -142,7 +142,7 @@ def test_a_finished_run_that_cannot_be_put_into_its_place_is_not_lost(tmp_path, 
         raise UserError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.train.publish", refuse)
+        patch.setattr("fedflat.bench.training.train.publish", refuse)
         with pytest.raises(UserError, match="no room"):
             train(config, tmp_path / "run", CPU)
     [left] = tmp_path.glob("run.partial-*")

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import fedflat as fedflat_api
-from bench.engine.checkpoint import CHECKPOINTS, load_state
-from bench.experiments.experiment import Cell, load_experiment
-from bench.files.checksums import DamagedFileError
-from bench.files.csv_json import read_checked_json, write_checked_json
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell, train_runs
+from fedflat.bench.engine.checkpoint import CHECKPOINTS, load_state
+from fedflat.bench.experiments.experiment import Cell, load_experiment
+from fedflat.bench.files.checksums import DamagedFileError
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell, train_runs
 from tests.bench.training.small_runs import InterruptedRunError, interrupted_after_three_rounds
 from tests.commands import fedflat, refused
 

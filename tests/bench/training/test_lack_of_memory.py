@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from bench.engine.backends import BACKENDS
-from bench.engine.backends.cohort import Cohort
-from bench.engine.backends.groups import Groups
-from bench.engine.backends.loop import Loop
-from bench.engine.method_costs import example
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
-from bench.training.engine_choice import EngineChoice
-from bench.training.train import train_runs
+from fedflat.bench.engine.backends import BACKENDS
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.engine.backends.groups import Groups
+from fedflat.bench.engine.backends.loop import Loop
+from fedflat.bench.engine.method_costs import example
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.training.engine_choice import EngineChoice
+from fedflat.bench.training.train import train_runs
 from tests.bench.engine.rounds_of_backends import close
 from tests.bench.training.small_runs import killed_in_round
 from tests.bench.training.test_engine_choice import engine_lines
@@ -38,7 +38,7 @@ def limited(room: int, monkeypatch, first_round: int = 0) -> list[int]:
             return super().train(local, works, probe)
 
     monkeypatch.setitem(BACKENDS, "cohort", Limited)
-    monkeypatch.setattr("bench.training.choices.choose_engine", lambda *_: EngineChoice("cohort"))
+    monkeypatch.setattr("fedflat.bench.training.choices.choose_engine", lambda *_: EngineChoice("cohort"))
     return tried
 
 
@@ -85,7 +85,7 @@ def test_nothing_is_left_after_the_loop(tmp_path, monkeypatch):
 def test_seeds_together_and_a_resumed_run(tmp_path, monkeypatch):
     """After an interruption, cohorts are as small as before: the choice is in the checkpoint."""
     limited(7, monkeypatch, first_round=1)
-    monkeypatch.setattr("bench.training.choices.train_together", lambda setups, *others: len(setups) > 1)
+    monkeypatch.setattr("fedflat.bench.training.choices.train_together", lambda setups, *others: len(setups) > 1)
     runs = config(**{"engine.seeds": "together"}).runs
     whole = train_runs(runs, [tmp_path / f"whole-{run.seed}" for run in runs], CPU)
     assert whole[0].provenance["engine"]["most_rows"] == 4

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from bench.engine.checkpoint import save_models
-from bench.experiments.experiment import load_experiment
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory, local_models_file
-from bench.training.run_setup import RunSetup
-from bench.training.train import train_runs
+from fedflat.bench.engine.checkpoint import save_models
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory, local_models_file
+from fedflat.bench.training.run_setup import RunSetup
+from fedflat.bench.training.train import train_runs
 from tests.bench.training.small_runs import CPU, SETTING, check_resume
 from tests.problems import train
 

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.data.partitions.base import partition_hash
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import Evaluation
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
-from bench.training.train import train_runs
-from bench.training.training_run import _logger
+from fedflat.bench.data.partitions.base import partition_hash
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
+from fedflat.bench.training.train import train_runs
+from fedflat.bench.training.training_run import _logger
 from tests.bench.training.small_runs import (
     CPU,
     SETTING,
@@ -238,7 +238,7 @@ def test_kill_9_and_the_same_command_again(tmp_path):
 def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
         train(config(), tmp_path / "run", CPU)
-    monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
+    monkeypatch.setattr("fedflat.bench.data.dataset.Dataset.content_hash", lambda data: "other")
     with pytest.raises(UserError, match=r"the training data have changed since .* was written"):
         train(config(), tmp_path / "run", CPU)
 

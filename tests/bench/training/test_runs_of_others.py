@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.experiments.experiment import load_experiment
-from bench.input.content import short_hash
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory, finished_run
 from fedflat import load_run
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory, finished_run
 from tests import commands
 from tests.problems import train
 from tests.strangers import LEAVES_A_TRACE, become_another_user, executed, forget_trust
@@ -21,8 +21,8 @@ from tests.strangers import LEAVES_A_TRACE, become_another_user, executed, forge
 CELL = "digits/dirichlet-0.1/4-of-20/mine"
 
 METHOD = f"""{LEAVES_A_TRACE}
-from bench.methods.perturbations.sam import SAM
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.perturbations.sam import SAM
+from fedflat.bench.methods.recipe import Components, Recipe
 
 METHOD = Recipe("mine", "Mine", "a test", Components(SAM))
 """

@@ -9,17 +9,17 @@ import pytest
 import torch
 from sklearn.metrics import jaccard_score
 
-from analysis.analyses import parse_analysis
-from analysis.analyses.run_analysis import run_analysis
-from bench.code.trusted_code import trust
-from bench.data.label_maps import UNLABELLED
-from bench.engine.backends.cohort import Cohort
-from bench.experiments.run_config import RunConfig
-from bench.host.progress import silent
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import SCENE_PIXELS, RunSetup, evaluation_batch, images_per_batch
-from bench.tuning.score import score
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.data.label_maps import UNLABELLED
+from fedflat.bench.engine.backends.cohort import Cohort
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import SCENE_PIXELS, RunSetup, evaluation_batch, images_per_batch
+from fedflat.bench.tuning.score import score
 from tests.problems import train
 
 CPU = torch.device("cpu")

@@ -13,16 +13,16 @@ import pytest
 import torch
 from PIL import Image
 
-from analysis.provenance.verify import verify_cell, verify_run
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.files.csv_json import read_checked_json, write_checked_json
-from bench.input.errors import UserError
-from bench.training.directories.shared_runs import shared_run, take_shared
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup, load_dataset
-from bench.training.train import train_cell, train_runs
-from bench.training.training_run import TrainingRun
+from fedflat.analysis.provenance.verify import verify_cell, verify_run
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.directories.shared_runs import shared_run, take_shared
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup, load_dataset
+from fedflat.bench.training.train import train_cell, train_runs
+from fedflat.bench.training.training_run import TrainingRun
 from tests.bench.data.test_image_folder import folder_of_images, one_round
 from tests.bench.training.small_runs import SETTING, contents
 from tests.bench.training.test_runs_of_others import CELL as OWN_CELL
@@ -216,7 +216,7 @@ def test_a_run_that_is_replaced_by_another_configuration_is_not_taken(results, f
         shutil.move(place(results, "quick"), results / "old")
         shutil.move(results / "other", place(results, "quick"))
 
-    monkeypatch.setattr("bench.training.directories.shared_runs.changed_input", replaced)
+    monkeypatch.setattr("fedflat.bench.training.directories.shared_runs.changed_input", replaced)
     [said] = trained_for(results, "mine")
     assert said.endswith("is not taken: it was replaced meanwhile")
     assert contents(place(results, "mine")) == contents(place(first, "quick"))
@@ -239,7 +239,7 @@ def test_a_process_that_is_killed_while_it_takes_a_run(links, results, first, mo
         done.clear()
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(os, "link", killed)
-            patch.setattr("bench.training.directories.shared_runs.publish", killed_at_the_end)
+            patch.setattr("fedflat.bench.training.directories.shared_runs.publish", killed_at_the_end)
             trained_for(results, "mine")
         assert not place(results, "mine").exists()
         if gone:

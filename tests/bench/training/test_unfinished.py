@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.training.same_cohort import differ_in_seed_only, same_cohort
-from bench.training.unfinished import train_to
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.training.same_cohort import differ_in_seed_only, same_cohort
+from fedflat.bench.training.unfinished import train_to
 
 CPU = torch.device("cpu")
 BY_ROW = {"engine.backend": "cohort", "engine.seeds": "together", "engine.values": "by_row"}

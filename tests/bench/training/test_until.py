@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.experiments.experiment import Cell, load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
+from fedflat.bench.experiments.experiment import Cell, load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
 from tests.bench.training.small_runs import check_resume
 from tests.problems import train
 

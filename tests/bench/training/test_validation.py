@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.root import ENVIRONMENT
-from bench.data.validation import hold_out
-from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory, evaluated_subset
-from bench.training.run_setup import RunSetup
+from fedflat.bench.data.root import ENVIRONMENT
+from fedflat.bench.data.validation import hold_out
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory, evaluated_subset
+from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.training.small_runs import check_resume
 from tests.commands import fedflat
 from tests.problems import train

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.data.root import ENVIRONMENT
+from fedflat.bench.data.root import ENVIRONMENT
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from bench.experiments.run_config import Evaluation
-from bench.tuning.halving import Step, better_half, enumerated, next_step, rounds_of_rungs, winner
-from bench.tuning.score import evaluated_rounds, score
+from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.tuning.halving import Step, better_half, enumerated, next_step, rounds_of_rungs, winner
+from fedflat.bench.tuning.score import evaluated_rounds, score
 
 Scores = dict[Step, float | None]
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.training.run_setup import RunSetup
-from bench.tuning.protocol.plan import NEUTRAL, Planned, Result
-from bench.tuning.protocol.reading import Grid
-from bench.tuning.protocol.units import Units
-from bench.tuning.trials import value_at, with_values
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.training.run_setup import RunSetup
+from fedflat.bench.tuning.protocol.plan import NEUTRAL, Planned, Result
+from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.units import Units
+from fedflat.bench.tuning.trials import value_at, with_values
 
 ROUNDS = 2
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bench.training.same_cohort import same_cohort
-from bench.tuning.protocol.plan import NEUTRAL, OfBase, OfMethod, Plan, Planned, Result, Values, best
-from bench.tuning.protocol.reading import Grid
-from bench.tuning.protocol.units import Units
-from bench.tuning.trials import with_values
+from fedflat.bench.training.same_cohort import same_cohort
+from fedflat.bench.tuning.protocol.plan import NEUTRAL, OfBase, OfMethod, Plan, Planned, Result, Values, best
+from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.units import Units
+from fedflat.bench.tuning.trials import with_values
 
 LR, DECAY, RHO = "training.lr", "training.weight_decay", "hyperparameters.rho"
 Score = Callable[[Values], float]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from bench.experiments.files import read_yaml
-from bench.input.errors import UserError
-from bench.tuning.protocol.reading import Grid, protocol_file
-from bench.tuning.protocol.schema import Protocol
+from fedflat.bench.experiments.files import read_yaml
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.tuning.protocol.reading import Grid, protocol_file
+from fedflat.bench.tuning.protocol.schema import Protocol
 
 DATA = read_yaml(protocol_file("flat1d"))
 

@@ -13,24 +13,24 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.data.dataset import DeviceData
-from bench.experiments.experiment import load_experiment
-from bench.files.locks import folder_lock
-from bench.host.progress import silent
-from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup
-from bench.training.training_run import TrainingRun
-from bench.tuning.protocol import queue as queues
-from bench.tuning.protocol.finals import Final
-from bench.tuning.protocol.queue import Queue, work
-from bench.tuning.protocol.reading import Grid
-from bench.tuning.protocol.rounds import Rounds
-from bench.tuning.protocol.status import Status
-from bench.tuning.protocol.trial import as_trial
-from bench.tuning.protocol.unit import Unit
-from bench.tuning.protocol.units import Units
-from bench.tuning.trials import with_values
+from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.host.progress import silent
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.run_setup import RunSetup
+from fedflat.bench.training.training_run import TrainingRun
+from fedflat.bench.tuning.protocol import queue as queues
+from fedflat.bench.tuning.protocol.finals import Final
+from fedflat.bench.tuning.protocol.queue import Queue, work
+from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.rounds import Rounds
+from fedflat.bench.tuning.protocol.status import Status
+from fedflat.bench.tuning.protocol.trial import as_trial
+from fedflat.bench.tuning.protocol.unit import Unit
+from fedflat.bench.tuning.protocol.units import Units
+from fedflat.bench.tuning.trials import with_values
 from tests.bench.tuning.tiny_protocol import PROTOCOL, write
 from tests.problems import train
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from bench.engine.step_settings import StepSettings
-from bench.experiments.experiment import load_experiment
-from bench.experiments.sections.method_choice import MethodConfig
-from bench.input.errors import UserError
-from bench.methods import CATALOG
-from bench.methods.marks import Search
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, places_of, ranges_of, value_at
+from fedflat.bench.engine.step_settings import StepSettings
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.sections.method_choice import MethodConfig
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods import CATALOG
+from fedflat.bench.methods.marks import Search
+from fedflat.bench.tuning.ranges import HYPERPARAMETERS, TRAINING, places_of, ranges_of, value_at
 from tests.documents import PAGES
 
 SETTING = "digits/dirichlet-0.1/4-of-20"

@@ -10,17 +10,17 @@ import pytest
 import torch
 import yaml
 
-from bench.data.root import ENVIRONMENT
-from bench.data.sources.digits import Digits
-from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.resolving import experiment_data
-from bench.files.locks import folder_lock
-from bench.input.errors import UserError
-from bench.training.cell_trainer import CellTrainer
-from bench.tuning.cell_search import CellSearch, seed_of
-from bench.tuning.trials import as_trial
-from bench.tuning.tune import tune_cell
-from bench.tuning.winners import require_winners, write_winners
+from fedflat.bench.data.root import ENVIRONMENT
+from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.experiments.experiment import Experiment, load_experiment
+from fedflat.bench.experiments.resolving import experiment_data
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.cell_trainer import CellTrainer
+from fedflat.bench.tuning.cell_search import CellSearch, seed_of
+from fedflat.bench.tuning.trials import as_trial
+from fedflat.bench.tuning.tune import tune_cell
+from fedflat.bench.tuning.winners import require_winners, write_winners
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -227,9 +227,9 @@ def test_the_file_of_the_winners_gives_the_winners_runs(searches: dict[str, Cell
 MINE = """
 from typing import Annotated
 from pydantic import Field
-from bench.methods.base import Perturbation, unit
-from bench.methods.marks import Search
-from bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.base import Perturbation, unit
+from fedflat.bench.methods.marks import Search
+from fedflat.bench.methods.recipe import Components, Recipe
 
 class Mine(Perturbation):
     name = "mine"

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.statistics.costs import REFERENCE
-from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
-from analysis.figures.palette import Style, line_look
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.statistics.costs import REFERENCE
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
+from fedflat.analysis.figures.palette import Style, line_look
 
 OWN = "#000000"
 OTHER = "#8a8a8a"

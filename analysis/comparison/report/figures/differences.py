@@ -6,16 +6,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
-from analysis.comparison.report.tables import metric_words
-from analysis.comparison.report.words import RULE, note_on_tests
-from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
-from analysis.figures.base import LEGEND, STYLE, figure_style, most_side_by_side, new_figure
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from analysis.measures.paired import CONFIDENCE
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
+from fedflat.analysis.comparison.report.tables import metric_words
+from fedflat.analysis.comparison.report.words import RULE, note_on_tests
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
+from fedflat.analysis.figures.base import LEGEND, STYLE, figure_style, most_side_by_side, new_figure
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.analysis.measures.paired import CONFIDENCE
 
 _WIDE = 4.5
 """In narrower figures, the panels of settings are left out."""

@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.report.figures.common import OTHER, OWN
-from analysis.comparison.report.tables import metric_words
-from analysis.comparison.report.words import lost_word
-from analysis.comparison.statistics.costs import REFERENCE, RELATED_COSTS, costs, stored_costs
-from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
-from analysis.figures.base import figure_style, most_side_by_side, new_figure, plain_numbers
-from analysis.layouts.captions import Caption
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.report.figures.common import OTHER, OWN
+from fedflat.analysis.comparison.report.tables import metric_words
+from fedflat.analysis.comparison.report.words import lost_word
+from fedflat.analysis.comparison.statistics.costs import REFERENCE, RELATED_COSTS, costs, stored_costs
+from fedflat.analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
+from fedflat.analysis.figures.base import figure_style, most_side_by_side, new_figure, plain_numbers
+from fedflat.analysis.layouts.captions import Caption
 
 _WIDE = 4.5
 _FRONT = "#0072B2"

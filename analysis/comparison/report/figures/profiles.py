@@ -8,14 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.report.figures.common import OTHER, named_looks
-from analysis.comparison.report.tables import metric_words
-from analysis.comparison.statistics.profiles import cost_profile, gap_profile
-from analysis.figures.base import LEGEND, figure_style, legend_columns, new_figure, plain_numbers
-from analysis.figures.palette import Style
-from analysis.layouts.captions import Caption
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.report.figures.common import OTHER, named_looks
+from fedflat.analysis.comparison.report.tables import metric_words
+from fedflat.analysis.comparison.statistics.profiles import cost_profile, gap_profile
+from fedflat.analysis.figures.base import LEGEND, figure_style, legend_columns, new_figure, plain_numbers
+from fedflat.analysis.figures.palette import Style
+from fedflat.analysis.layouts.captions import Caption
 
 _WIDE = 4.5
 _REACHED = 0.5

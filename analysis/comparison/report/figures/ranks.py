@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 from scikit_posthocs import critical_difference_diagram
 
-from analysis.comparison.compare import Comparison
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.report.figures.common import OTHER, OWN, ROW, bold_own
-from analysis.comparison.report.words import note_on_tests
-from analysis.comparison.statistics.ranking import mean_ranks, ranking
-from analysis.figures.base import STYLE, figure_style, most_side_by_side, new_figure, whole_numbers
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import IDS
+from fedflat.analysis.comparison.compare import Comparison
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.report.figures.common import OTHER, OWN, ROW, bold_own
+from fedflat.analysis.comparison.report.words import note_on_tests
+from fedflat.analysis.comparison.statistics.ranking import mean_ranks, ranking
+from fedflat.analysis.figures.base import STYLE, figure_style, most_side_by_side, new_figure, whole_numbers
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import IDS
 
 _WIDE = 4.5
 """In narrower figures there are two panels side by side, and the labels of the diagram are on one side."""

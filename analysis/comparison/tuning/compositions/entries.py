@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.comparison.tuning.compositions.triples import AXES, NEUTRAL, Triple
-from bench.engine.method_costs import example_values
-from bench.experiments.experiment import Experiment
-from bench.experiments.schema import PUBLISHED, MethodEntry
-from bench.methods.compose import SLOTS
+from fedflat.analysis.comparison.tuning.compositions.triples import AXES, NEUTRAL, Triple
+from fedflat.bench.engine.method_costs import example_values
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.schema import PUBLISHED, MethodEntry
+from fedflat.bench.methods.compose import SLOTS
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from analysis.comparison import baselines
-from analysis.comparison.compare import Comparison, paired
-from analysis.comparison.run_table import CURVE_IDS, TUNED
-from analysis.comparison.tuning.compositions.files import COMPOSED
-from analysis.comparison.tuning.compositions.searches import (
+from fedflat.analysis.comparison import baselines
+from fedflat.analysis.comparison.compare import Comparison, paired
+from fedflat.analysis.comparison.run_table import CURVE_IDS, TUNED
+from fedflat.analysis.comparison.tuning.compositions.files import COMPOSED
+from fedflat.analysis.comparison.tuning.compositions.searches import (
     SCREENED,
     TUNED_BEST,
     TUNED_PUBLISHED,
@@ -24,10 +24,10 @@ from analysis.comparison.tuning.compositions.searches import (
     load,
     triples_of,
 )
-from analysis.comparison.tuning.compositions.triples import AXES, NEUTRAL, Triple, compositions
-from bench.experiments.address import IDS
-from bench.input.errors import UserError
-from bench.tuning.ranges import value_at
+from fedflat.analysis.comparison.tuning.compositions.triples import AXES, NEUTRAL, Triple, compositions
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.tuning.ranges import value_at
 
 METRIC = "test_accuracy"
 

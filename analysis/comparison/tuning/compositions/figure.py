@@ -9,13 +9,13 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
-from analysis.comparison.pages.figure import ReportFigure
-from analysis.comparison.tuning.compositions.evaluation import Evaluation
-from analysis.comparison.tuning.compositions.triples import NEUTRAL
-from analysis.figures.base import figure_style, new_figure
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from bench.experiments.address import IDS, Setting
+from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.tuning.compositions.evaluation import Evaluation
+from fedflat.analysis.comparison.tuning.compositions.triples import NEUTRAL
+from fedflat.analysis.figures.base import figure_style, new_figure
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.bench.experiments.address import IDS, Setting
 
 _WIDE = 4.5
 _CELL = 0.135

@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from analysis.comparison.tuning.compositions.entries import Sources
-from analysis.comparison.tuning.compositions.triples import Triple, compositions
-from bench.experiments.experiment import load_experiment
-from bench.experiments.files import experiment_names
-from bench.files.atomic import write_text
-from bench.input.errors import UserError, unknown
+from fedflat.analysis.comparison.tuning.compositions.entries import Sources
+from fedflat.analysis.comparison.tuning.compositions.triples import Triple, compositions
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.errors import UserError, unknown
 
 SCREENING, COMPOSED = "_screening", "_composed"
 """The ends of the names of the experiments: all triples in one setting, and the best ones in all settings."""

@@ -12,20 +12,20 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.baselines import RUNS
-from analysis.comparison.tuning import search_budgets
-from analysis.comparison.tuning.compositions.files import COMPOSED, SCREENING
-from analysis.comparison.tuning.compositions.triples import AXES, Triple, published
-from analysis.layouts.titles import method_titles
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS
-from bench.experiments.experiment import Experiment
-from bench.experiments.results import ResultPaths
-from bench.files.csv_json import read_checked_csv, write_checked_csv
-from bench.input.errors import UserError, first_few
-from bench.tuning.cell_search import CellSearch, seed_of
-from bench.tuning.given import check_names
-from bench.tuning.score import LAST, in_words
+from fedflat.analysis.comparison.baselines import RUNS
+from fedflat.analysis.comparison.tuning import search_budgets
+from fedflat.analysis.comparison.tuning.compositions.files import COMPOSED, SCREENING
+from fedflat.analysis.comparison.tuning.compositions.triples import AXES, Triple, published
+from fedflat.analysis.layouts.titles import method_titles
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.experiment import Experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.tuning.cell_search import CellSearch, seed_of
+from fedflat.bench.tuning.given import check_names
+from fedflat.bench.tuning.score import LAST, in_words
 
 SCREENED, TUNED_BEST, TUNED_PUBLISHED = "screening", "composed", "published"
 """The names of stored searches."""

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.pages.table import NO_NUMBER, ReportTable, number, with_lost
-from analysis.comparison.report.words import COUNTED_AS, RULE
-from analysis.comparison.statistics.scores import Scores
-from analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
-from analysis.comparison.tuning.compositions.evaluation import Evaluation, ranked
-from analysis.comparison.tuning.compositions.triples import AXES
-from analysis.layouts.captions import Caption
-from analysis.layouts.titles import setting_title
-from analysis.measures.paired import interval
-from bench.experiments.address import IDS
+from fedflat.analysis.comparison.pages.table import NO_NUMBER, ReportTable, number, with_lost
+from fedflat.analysis.comparison.report.words import COUNTED_AS, RULE
+from fedflat.analysis.comparison.statistics.scores import Scores
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
+from fedflat.analysis.comparison.tuning.compositions.evaluation import Evaluation, ranked
+from fedflat.analysis.comparison.tuning.compositions.triples import AXES
+from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.titles import setting_title
+from fedflat.analysis.measures.paired import interval
+from fedflat.bench.experiments.address import IDS
 
 REPORT = "compositions"
 

@@ -4,21 +4,21 @@ import itertools
 from functools import cache
 from typing import NamedTuple
 
-from bench.experiments.files import experiment_names
-from bench.experiments.resolving import experiment_data
-from bench.experiments.schema import MethodEntry
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import SLOTS, compose
-from bench.methods.losses.cross_entropy import CrossEntropy
-from bench.methods.perturbations.dp_sam import PlainOrAdaptiveSAM
-from bench.methods.perturbations.gloss import WarmedUpSAM
-from bench.methods.perturbations.nsam import NesterovSAM
-from bench.methods.perturbations.sam import MixedSAM
-from bench.methods.recipe import Recipe
-from bench.methods.servers.average import AverageOrDirection
-from bench.methods.servers.nsam import NesterovServer
-from bench.tuning.protocol.reading import is_of_protocol
+from fedflat.bench.experiments.files import experiment_names
+from fedflat.bench.experiments.resolving import experiment_data
+from fedflat.bench.experiments.schema import MethodEntry
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import SLOTS, compose
+from fedflat.bench.methods.losses.cross_entropy import CrossEntropy
+from fedflat.bench.methods.perturbations.dp_sam import PlainOrAdaptiveSAM
+from fedflat.bench.methods.perturbations.gloss import WarmedUpSAM
+from fedflat.bench.methods.perturbations.nsam import NesterovSAM
+from fedflat.bench.methods.perturbations.sam import MixedSAM
+from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.methods.servers.average import AverageOrDirection
+from fedflat.bench.methods.servers.nsam import NesterovServer
+from fedflat.bench.tuning.protocol.reading import is_of_protocol
 
 AXES = ("perturbation", "correction", "server")
 

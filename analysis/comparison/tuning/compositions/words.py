@@ -2,11 +2,11 @@
 
 import math
 
-from analysis.comparison.pages.table import number
-from analysis.comparison.report.words import counts, too_few_seeds
-from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
-from analysis.comparison.tuning.compositions.evaluation import Evaluation, ranked
-from analysis.comparison.tuning.compositions.triples import all_triples, compositions, published
+from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.report.words import counts, too_few_seeds
+from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
+from fedflat.analysis.comparison.tuning.compositions.evaluation import Evaluation, ranked
+from fedflat.analysis.comparison.tuning.compositions.triples import all_triples, compositions, published
 
 _VERDICTS = {
     BETTER: "The composition is better.",

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from analysis.comparison.pages.write import write_pages
-from analysis.comparison.tuning.compositions import figure
-from analysis.comparison.tuning.compositions.evaluation import Evaluation
-from analysis.comparison.tuning.compositions.tables import REPORT, tables
-from analysis.comparison.tuning.compositions.words import answer
-from analysis.figures.base import TEXT_WIDTH
+from fedflat.analysis.comparison.pages.write import write_pages
+from fedflat.analysis.comparison.tuning.compositions import figure
+from fedflat.analysis.comparison.tuning.compositions.evaluation import Evaluation
+from fedflat.analysis.comparison.tuning.compositions.tables import REPORT, tables
+from fedflat.analysis.comparison.tuning.compositions.words import answer
+from fedflat.analysis.figures.base import TEXT_WIDTH
 
 
 def write(evaluation: Evaluation, folder: Path, width: float = TEXT_WIDTH) -> Path:

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bench.data.sources.base import Facts
-from bench.data.sources.image_files.published_images import Piece
-from bench.data.sources.image_files.scenes import Clients, SceneFiles, Scenes, classes_of, read_lists
-from bench.input.errors import UserError
+from fedflat.bench.data.sources.base import Facts
+from fedflat.bench.data.sources.image_files.published_images import Piece
+from fedflat.bench.data.sources.image_files.scenes import Clients, SceneFiles, Scenes, classes_of, read_lists
+from fedflat.bench.input.errors import UserError
 
 FOLDER = "cityscapes/data"
 TRAINED = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)

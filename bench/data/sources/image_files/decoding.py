@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.cache import Cached, cached, signature
-from bench.data.dataset import Labels, Samples
-from bench.host.progress import Timer
-from bench.host.threads import available_cores
-from bench.input.errors import UserError, first_few
+from fedflat.bench.data.cache import Cached, cached, signature
+from fedflat.bench.data.dataset import Labels, Samples
+from fedflat.bench.host.progress import Timer
+from fedflat.bench.host.threads import available_cores
+from fedflat.bench.input.errors import UserError, first_few
 
 if TYPE_CHECKING:
     from PIL.Image import Image as ImageFile

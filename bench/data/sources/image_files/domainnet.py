@@ -9,12 +9,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.sources.base import Facts
-from bench.data.sources.image_files.decoding import ImageFiles
-from bench.data.sources.image_files.domains import Listing, PublishedDomains
-from bench.data.sources.image_files.published_images import Piece
-from bench.input.content import read_own
-from bench.input.errors import UserError
+from fedflat.bench.data.sources.base import Facts
+from fedflat.bench.data.sources.image_files.decoding import ImageFiles
+from fedflat.bench.data.sources.image_files.domains import Listing, PublishedDomains
+from fedflat.bench.data.sources.image_files.published_images import Piece
+from fedflat.bench.input.content import read_own
+from fedflat.bench.input.errors import UserError
 
 SERVER = "http://csr.bu.edu/ftp/visda/2019/multi-source"
 CLEANED = ("clipart", "painting")

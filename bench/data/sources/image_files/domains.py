@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.cache import Cached
-from bench.data.centre import centre_shape
-from bench.data.dataset import Dataset, Labels
-from bench.data.sources.base import Facts, Form, Listed, Source, cache_place
-from bench.data.sources.digits_domains import DigitsDomains
-from bench.data.sources.held_out import HeldOutDomain, domain_name
-from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
-from bench.data.sources.image_files.margins import Margins
-from bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
-from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
-from bench.input.errors import UserError, first_few, unknown
+from fedflat.bench.data.cache import Cached
+from fedflat.bench.data.centre import centre_shape
+from fedflat.bench.data.dataset import Dataset, Labels
+from fedflat.bench.data.sources.base import Facts, Form, Listed, Source, cache_place
+from fedflat.bench.data.sources.digits_domains import DigitsDomains
+from fedflat.bench.data.sources.held_out import HeldOutDomain, domain_name
+from fedflat.bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
+from fedflat.bench.data.sources.image_files.margins import Margins
+from fedflat.bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
+from fedflat.bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
+from fedflat.bench.input.errors import UserError, first_few, unknown
 
 LAYOUT = "<domain>/<class>/<image files>"
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.sources.base import Facts
-from bench.data.sources.image_files.cityscapes import NAMES as CITYSCAPES
-from bench.data.sources.image_files.published_images import Piece
-from bench.data.sources.image_files.scenes import (
+from fedflat.bench.data.sources.base import Facts
+from fedflat.bench.data.sources.image_files.cityscapes import NAMES as CITYSCAPES
+from fedflat.bench.data.sources.image_files.published_images import Piece
+from fedflat.bench.data.sources.image_files.scenes import (
     Clients,
     SceneFiles,
     Scenes,
@@ -19,7 +19,7 @@ from bench.data.sources.image_files.scenes import (
     numbers_of,
     read_lists,
 )
-from bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError
 
 FOLDER = "idda/data"
 CLASSES = np.array([255, 2, 4, 255, 11, 5, 0, 0, 1, 8, 13, 3, 7, 6, 255, 255, 15, 14, 12, 9, 10])

@@ -8,15 +8,15 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.centre import centre_shape
-from bench.data.dataset import Dataset, Labels, Subset
-from bench.data.sources.base import Form, Listed, cache_place
-from bench.data.sources.image_files.decoding import ImageFiles, Side, in_pixels
-from bench.data.sources.image_files.margins import Margins
-from bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
-from bench.files.column_file import read_columns, texts
-from bench.input.content import KnownFile
-from bench.input.errors import UserError
+from fedflat.bench.data.centre import centre_shape
+from fedflat.bench.data.dataset import Dataset, Labels, Subset
+from fedflat.bench.data.sources.base import Form, Listed, cache_place
+from fedflat.bench.data.sources.image_files.decoding import ImageFiles, Side, in_pixels
+from fedflat.bench.data.sources.image_files.margins import Margins
+from fedflat.bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
+from fedflat.bench.files.column_file import read_columns, texts
+from fedflat.bench.input.content import KnownFile
+from fedflat.bench.input.errors import UserError
 
 SUBSETS: tuple[Subset, ...] = ("train", "test")
 

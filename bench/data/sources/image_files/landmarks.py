@@ -8,16 +8,16 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bench.data.centre import centre_shape
-from bench.data.dataset import Dataset, Subset
-from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Listed, cache_place
-from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
-from bench.data.sources.image_files.margins import Margins
-from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
-from bench.files.column_file import integers, read_columns, texts
-from bench.input.content import read_own
-from bench.input.errors import UserError
+from fedflat.bench.data.centre import centre_shape
+from fedflat.bench.data.dataset import Dataset, Subset
+from fedflat.bench.data.origin import File, Origin
+from fedflat.bench.data.sources.base import Facts, Listed, cache_place
+from fedflat.bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
+from fedflat.bench.data.sources.image_files.margins import Margins
+from fedflat.bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
+from fedflat.bench.files.column_file import integers, read_columns, texts
+from fedflat.bench.input.content import read_own
+from fedflat.bench.input.errors import UserError
 
 LISTS: dict[Subset, str] = {"train": "federated_train.csv", "test": "test.csv"}
 CLASSES = 2028

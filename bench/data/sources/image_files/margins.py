@@ -2,9 +2,9 @@
 
 from pydantic import Field, model_validator
 
-from bench.data.sources.base import Source
-from bench.data.sources.image_files.decoding import Side
-from bench.input.errors import UserError
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.data.sources.image_files.decoding import Side
+from fedflat.bench.input.errors import UserError
 
 
 class Margins(Source):

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from bench.data.sources.base import Source
-from bench.input.content import expanded
-from bench.input.errors import UserError
-from bench.input.frozen import LABEL
+from fedflat.bench.data.sources.base import Source
+from fedflat.bench.input.content import expanded
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.frozen import LABEL
 
 
 class OwnFolder(Source):

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from bench.data.cache import stored_shape
-from bench.data.dataset import Dataset
-from bench.data.origin import MISSING, Origin
-from bench.data.sources.base import Facts, Form, Source, cache_place
-from bench.data.sources.image_files.decoding import Side
-from bench.input.errors import UserError
+from fedflat.bench.data.cache import stored_shape
+from fedflat.bench.data.dataset import Dataset
+from fedflat.bench.data.origin import MISSING, Origin
+from fedflat.bench.data.sources.base import Facts, Form, Source, cache_place
+from fedflat.bench.data.sources.image_files.decoding import Side
+from fedflat.bench.input.errors import UserError
 
 
 @dataclass(frozen=True)

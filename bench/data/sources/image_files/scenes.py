@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.cache import cached, signature
-from bench.data.dataset import Dataset, Labels, Samples
-from bench.data.label_maps import UNLABELLED, LabelMaps, main_classes
-from bench.data.sources.base import Listed, cache_place
-from bench.data.sources.digit_scenes import STAND_IN_CLIENTS, DigitScenes
-from bench.data.sources.image_files.decoding import in_parts, in_pixels, opened
-from bench.data.sources.image_files.published_images import PublishedImages, compared
-from bench.input.content import read_own
-from bench.input.errors import UserError
+from fedflat.bench.data.cache import cached, signature
+from fedflat.bench.data.dataset import Dataset, Labels, Samples
+from fedflat.bench.data.label_maps import UNLABELLED, LabelMaps, main_classes
+from fedflat.bench.data.sources.base import Listed, cache_place
+from fedflat.bench.data.sources.digit_scenes import STAND_IN_CLIENTS, DigitScenes
+from fedflat.bench.data.sources.image_files.decoding import in_parts, in_pixels, opened
+from fedflat.bench.data.sources.image_files.published_images import PublishedImages, compared
+from fedflat.bench.input.content import read_own
+from fedflat.bench.input.errors import UserError
 
 Sides = tuple[Annotated[int, Field(ge=8, le=2048)], Annotated[int, Field(ge=8, le=2048)]]
 """Height and width of stored images, in pixels."""

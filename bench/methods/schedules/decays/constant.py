@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bench.methods.schedules.base import Schedule
+from fedflat.bench.methods.schedules.base import Schedule
 
 
 class Constant(Schedule):

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from bench.input.bounds import Count
-from bench.methods.schedules.base import Schedule
+from fedflat.bench.input.bounds import Count
+from fedflat.bench.methods.schedules.base import Schedule
 
 
 class Cosine(Schedule):

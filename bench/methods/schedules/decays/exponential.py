@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bench.methods.schedules.base import Schedule
+from fedflat.bench.methods.schedules.base import Schedule
 
 
 class Exponential(Schedule):

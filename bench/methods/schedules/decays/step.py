@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from bench.input.bounds import MOST_ENTRIES, Count
-from bench.input.errors import UserError
-from bench.methods.schedules.base import Schedule
+from fedflat.bench.input.bounds import MOST_ENTRIES, Count
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.schedules.base import Schedule
 
 
 class Step(Schedule):

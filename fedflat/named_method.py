@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.code.named_code import trust_file
-from bench.experiments.experiment import load_experiment
-from bench.experiments.sections.method_choice import MethodChoice
-from bench.input.errors import UserError, unknown
-from bench.methods.compose import combine
-from bench.methods.recipe import SCHEDULES, Recipe
-from bench.methods.user_file import KIND, executed_again
+from fedflat.bench.code.named_code import trust_file
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.sections.method_choice import MethodChoice
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.methods.compose import combine
+from fedflat.bench.methods.recipe import SCHEDULES, Recipe
+from fedflat.bench.methods.user_file import KIND, executed_again
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,20 @@ from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from bench.code.user_code import failure
-from bench.engine.method_costs import example, measured_costs
-from bench.files.text_table import aligned
-from bench.input.errors import UserError
-from bench.methods.catalog import CATALOG
-from bench.methods.compose import SLOTS
-from bench.methods.marks import Neutral, Scheduled, has_mark, search_of
-from bench.methods.recipe import Components, Recipe
-from bench.methods.released import RELEASES, Release
-from bench.methods.schedules import SCHEDULES
-from bench.methods.swa import SWA
-from bench.methods.user_file import KIND
-from bench.tuning.ranges import of_training
-from fedflat.methods.named_method import NamedMethod
+from fedflat.bench.code.user_code import failure
+from fedflat.bench.engine.method_costs import example, measured_costs
+from fedflat.bench.files.text_table import aligned
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.catalog import CATALOG
+from fedflat.bench.methods.compose import SLOTS
+from fedflat.bench.methods.marks import Neutral, Scheduled, has_mark, search_of
+from fedflat.bench.methods.recipe import Components, Recipe
+from fedflat.bench.methods.released import RELEASES, Release
+from fedflat.bench.methods.schedules import SCHEDULES
+from fedflat.bench.methods.swa import SWA
+from fedflat.bench.methods.user_file import KIND
+from fedflat.bench.tuning.ranges import of_training
+from fedflat.named_method import NamedMethod
 
 SYMBOLS = {
     "t": "number of the round",
@@ -107,7 +107,7 @@ def describe(name: str) -> str:
 
 def _equations(cls: type) -> list[str]:
     """The docstring of the class's module and, for a user-defined component, of the class."""
-    texts = [sys.modules[cls.__module__].__doc__, None if cls.__module__.startswith("bench.") else cls.__doc__]
+    texts = [sys.modules[cls.__module__].__doc__, None if cls.__module__.startswith("fedflat.") else cls.__doc__]
     return [f"  {line}".rstrip() for text in texts if text for line in inspect.cleandoc(text).splitlines()]
 
 

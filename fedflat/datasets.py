@@ -1,0 +1,7 @@
+"""The base classes of data sets and partitions, and what they make."""
+
+from fedflat.bench.data.dataset import Dataset
+from fedflat.bench.data.partitions.base import Partition
+from fedflat.bench.data.sources.base import Source
+
+__all__ = ["Dataset", "Partition", "Source"]

@@ -1,1 +1,0 @@
-"""A method that a command names, and its description."""
