@@ -7,6 +7,7 @@ from typing import Any
 from fedflat.bench.code.modules import checked_imports
 from fedflat.bench.code.named_code import trust_file
 from fedflat.bench.code.user_code import failure, run_file
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.arguments import checked
 from fedflat.bench.input.content import expanded, read_own
@@ -85,6 +86,5 @@ class RunLogs:
             raise failure(self._file, KIND, error) from None
 
     def _place(self, folder: Path) -> Path:
-        """The folder relative to that of all runs; of a run elsewhere, the names of its last two folders."""
-        runs, folder = (self._results / "runs").resolve(), folder.resolve()
-        return folder.relative_to(runs) if folder.is_relative_to(runs) else Path(*folder.parts[-2:])
+        """The folder relative to that of all runs."""
+        return folder.resolve().relative_to(ResultPaths(self._results).store.resolve())

@@ -186,6 +186,11 @@ class Experiment(ExperimentFile):
         """The paths of all cells of the chosen methods."""
         return [address.path for address in self.addresses]
 
+    def paths_at(self, path: str) -> list[str]:
+        """The cells for which a path stands: that cell, or those of all values of a sweep, by the method's name."""
+        setting, _, method = path.rpartition("/")
+        return [f"{setting}/{label}" for label in self.labels_of(method)] or [path]
+
     def has_cell(self, address: CellAddress) -> bool:
         """Whether the experiment has this cell, and the cell's method is chosen."""
         return address in self._grid and self.is_chosen(address.method)

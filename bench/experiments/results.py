@@ -1,30 +1,32 @@
 """The files and folders of results: `ResultPaths` composes every path and finds the cell to which a file belongs.
 
-    runs/EXPERIMENT/CELL/metrics.csv                       metrics of all seeds of a cell
-    runs/EXPERIMENT/CELL/seed-N/                           one run directory
-    tuning/EXPERIMENT/CELL/trials.csv                      trials of a cell
-    tuning/EXPERIMENT/tuned.yaml                           the experiment with the values of the best trials
-    search/GRID/EXPERIMENT/CELL/tuning-N/trials.csv        trials of a method by a grid's protocol, with a tuning seed
-    search/GRID/NAME.yaml                                  an experiment with the values of their best trials
-    compare/GRID/LABEL.yaml                                the experiment of a method that is compared with baselines
-    analysis/EXPERIMENT/CELL/NAME.csv                      one analysis of all seeds of a cell
-    partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     the split of a run, drawn without training
-    partitions/EXPERIMENT/DATASET/PARTITION/N-clients/...  pictures and tables of `fedflat data partition`
-    reports/EXPERIMENT/tables, figures, index.html         reports/EXPERIMENT_best/... for another reported value
-    reports/EXPERIMENT/explore.html                        the interactive page
-    logs/EXPERIMENT/...                                    output of Snakemake's jobs
-    baselines/GRID/                                        stored runs with which `fedflat compare` compares
-    compositions/GRID/                                     stored searches among compositions of components
-    imported/NAME/results/...                              a folder of results from an archive of `fedflat export`
-
-EXPERIMENT is custom/NAME for single runs with overrides, and for analyses that are not part of an experiment.
+store/DATASET/PARTITION/PARTICIPATION/NAME-HASH/seed-N/          one run, where `RunConfig.place` says
+store/.../seed-N/analyses/NAME-HASH.csv                          one analysis of it
+experiments/EXPERIMENT/CELL/runs.csv                             the list of the runs of a cell
+experiments/EXPERIMENT/CELL/NAME.csv                             the list of the files of an analysis of them
+tuning/EXPERIMENT/CELL/trials.csv                                trials of a cell
+tuning/EXPERIMENT/tuned.yaml                                     the experiment with the values of the best trials
+search/GRID/EXPERIMENT/CELL/tuning-N/trials.csv                  trials by a grid's protocol, with a tuning seed
+search/GRID/NAME.yaml                                            an experiment with the values of their best trials
+compare/GRID/LABEL.yaml                                          that of a method that is compared with baselines
+partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz               the split of a run, drawn without training
+partitions/EXPERIMENT/DATASET/PARTITION/N-clients/...            what `fedflat data partition` draws
+reports/EXPERIMENT/tables, figures, index.html                   reports/EXPERIMENT_best/... for another value
+reports/EXPERIMENT/explore.html                                  the interactive page
+logs/EXPERIMENT/...                                              output of Snakemake's jobs
+baselines/GRID/                                                  runs with which `fedflat compare` compares
+compositions/GRID/                                               stored searches among compositions of components
+imported/NAME/results/...                                        results from an archive of `fedflat export`
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedflat.bench.experiments.address import CellAddress
-from fedflat.bench.files.left_out import is_folder
+
+if TYPE_CHECKING:
+    from fedflat.bench.experiments.run_config import RunConfig
 
 METRICS, PARTITION = "metrics.csv", "partition.csv.gz"
 """Names of files that a run writes."""
@@ -35,7 +37,10 @@ TRIALS = "trials.csv"
 RUN_FILES = ("metrics", "partition")
 """Kinds of tidy files that runs write; every other kind is the name of an analysis."""
 
-RESERVED = (*RUN_FILES, "train")
+RUNS = "runs"
+"""The name of the list of a cell's runs, without its ending."""
+
+RESERVED = (*RUN_FILES, RUNS, "train")
 """Names that no analysis may have, because other files and logs have them."""
 
 IMAGES = ("png", "pdf")
@@ -44,12 +49,8 @@ IMAGES = ("png", "pdf")
 CHECKSUMS = "checksums.sha256"
 """The file with the SHA-256 of every other file of an archive, as `sha256sum --check` reads it."""
 
-CUSTOM = "custom"
-
-
-def custom(experiment: str) -> str:
-    """The folder of an experiment's runs with overrides; it replaces the experiment's name in `ResultPaths`."""
-    return f"{CUSTOM}/{experiment}"
+STORE = "store"
+"""The name of the folder with all runs."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +68,26 @@ class ResultPaths:
         """Whether the folder is part of an archive that `fedflat import` has unpacked."""
         return (self.root.parent / CHECKSUMS).is_file()
 
-    def cell(self, experiment: str, cell: str) -> Path:
-        """The folder of a cell's runs."""
-        return self.root / "runs" / experiment / cell
+    @property
+    def store(self) -> Path:
+        """The folder of all runs."""
+        return self.root / STORE
 
-    def run(self, experiment: str, cell: str, seed: int | str) -> Path:
+    def run(self, config: "RunConfig") -> Path:
         """The directory of one run."""
-        return run_in(self.cell(experiment, cell), seed)
+        return self.store / config.place
 
-    def metrics(self, experiment: str, cell: str) -> Path:
-        """The metrics of all runs of a cell; it is written when all are finished."""
-        return self.cell(experiment, cell) / METRICS
+    def lists(self, experiment: str, cell: str = "") -> Path:
+        """The folder of the lists of a cell; without `cell`, of all cells of an experiment."""
+        return self.root / "experiments" / experiment / cell
+
+    def runs(self, experiment: str, cell: str) -> Path:
+        """The list of the runs of a cell; it is written when all are finished."""
+        return self.lists(experiment, cell) / f"{RUNS}.csv"
 
     def analysis(self, experiment: str, cell: str, name: str) -> Path:
-        """The tidy file of one analysis of a cell's runs."""
-        return self.root / "analysis" / experiment / cell / f"{name}.csv"
+        """The list of the files of an analysis of a cell's runs; `name`: its name in the experiment."""
+        return self.lists(experiment, cell) / f"{name}.csv"
 
     def partition(self, experiment: str, cell: str, seed: int | str) -> Path:
         """The file of a run's split, drawn without training."""
@@ -116,10 +122,10 @@ class ResultPaths:
         return self.root / "compare" / grid / f"{label}.yaml"
 
     def tidy(self, experiment: str, cell: str, kind: str, seed: int | str = 0) -> Path:
-        """A tidy file by its kind: metrics, partition (of one seed), or an analysis."""
+        """What has the rows of a kind, or lists the files that do: metrics, partition (of one seed), or an analysis."""
         if kind == "partition":
             return self.partition(experiment, cell, seed)
-        return self.metrics(experiment, cell) if kind == "metrics" else self.analysis(experiment, cell, kind)
+        return self.runs(experiment, cell) if kind == "metrics" else self.analysis(experiment, cell, kind)
 
     def report(self, experiment: str, reported: str | None = None) -> "ReportPaths":
         """The files of a report. `reported`: the value of a run that it shows; None: the experiment's."""
@@ -138,15 +144,13 @@ class ResultPaths:
         return self.root / "compositions" / grid
 
     def cell_of(self, file: Path) -> tuple[str, CellAddress] | None:
-        """The experiment and the cell to which a tidy file, a run directory or trials belong; None for other files."""
+        """The experiment and the cell to which a list, a split or trials belong; None for other files."""
         if self.root not in file.parents:
             return None
         kind, *below = file.relative_to(self.root).parts
-        if kind not in {"runs", "analysis", "partitions", "tuning"}:
+        if kind not in {"experiments", "partitions", "tuning"} or len(below) < 6:
             return None
-        after = 2 if below[:1] == [CUSTOM] else 1
-        experiment, place = "/".join(below[:after]), below[after:]
-        return (experiment, CellAddress.of("/".join(place[:4]))) if len(place) > 4 else None
+        return below[0], CellAddress.of("/".join(below[1:5]))
 
 
 @dataclass(frozen=True)
@@ -212,43 +216,3 @@ class ReportPaths:
 def run_in(cell_folder: Path, seed: int | str) -> Path:
     """The directory of the run with a seed in the folder of its cell."""
     return cell_folder / f"seed-{seed}"
-
-
-def runs_folder(run: Path) -> Path | None:
-    """The folder with the runs of all experiments that contains the run; None if it is not in a folder of results."""
-    runs = Path(*run.absolute().parts[:-6])
-    if runs.name == CUSTOM:
-        runs = runs.parent
-    return runs if runs.name == "runs" else None
-
-
-def same_setting(run: Path) -> list[Path]:
-    """The existing folders of a run's setting in all experiments of the results that contain the run.
-
-    `run`: the directory of a run. Empty if it is not in a folder of results.
-    """
-    runs, setting = runs_folder(run), run.absolute().parts[-5:-2]
-    if runs is None:
-        return []
-    experiments = [folder for place in (runs, runs / CUSTOM) if place.is_dir() for folder in sorted(place.iterdir())]
-    return [place for experiment in experiments if is_folder(place := experiment.joinpath(*setting))]
-
-
-def same_run_of_others(run: Path) -> list[Path]:
-    """The existing folders of the same cell and seed in the other experiments; `run` as for `same_setting`."""
-    here = run.absolute()
-    places = [setting.joinpath(*here.parts[-2:]) for setting in same_setting(run)]
-    return [place for place in places if is_folder(place) and place != here]
-
-
-def custom_analysis(folder: Path, name: str) -> Path:
-    """The default output of `fedflat analyse`: analysis/custom/... for runs/..., else `folder`/analysis/NAME.csv.
-
-    The experiment's analysis file is not overwritten: tables assume that it was computed with the experiment's options.
-    """
-    parts = folder.absolute().parts
-    if "runs" not in parts:
-        return folder / "analysis" / f"{name}.csv"
-    last = len(parts) - 1 - parts[::-1].index("runs")
-    below = parts[last + 2 :] if parts[last + 1 : last + 2] == (CUSTOM,) else parts[last + 1 :]
-    return Path(*parts[:last], "analysis", CUSTOM, *below, f"{name}.csv")

@@ -1,9 +1,11 @@
 """The configuration of one run: an immutable `RunConfig`, whose identity is the hash of its canonical JSON."""
 
 import json
+import re
 from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -47,6 +49,9 @@ def not_in_keys(participation: Participation) -> Mapping[str, Any]:
 NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 """Fields of a `RunConfig` that are not part of its identity."""
 
+
+HASH_DIGITS, LONGEST_NAME = 8, 60
+"""Of the folder of a configuration in the store: digits of its hash, and characters of the method's name before it."""
 
 TRAINING_IMAGES = 10_000
 """How many training images are evaluated by default, if there are more: all of CIFAR's take longer than a round."""
@@ -411,19 +416,47 @@ class RunConfig(Frozen):
 
         User-defined files are included by the hash of their content, not by their path; engine settings are excluded.
         """
-        content = self.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)
-        return json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return _canonical(self.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True))
 
     def with_seed(self, seed: int) -> "RunConfig":
         """The same configuration with another seed, which must be valid: nothing is validated again."""
         other = self.model_copy(update={"seed": seed})
-        other.__dict__.pop("identity", None)  # a copy has the cached properties, too
+        for name in ("identity", "place"):  # a copy has the cached properties, too
+            other.__dict__.pop(name, None)
         return other
 
     @cached_property
     def identity(self) -> str:
         """SHA-256 of the canonical JSON, first 16 hex digits."""
         return short_hash(self.canonical_json())
+
+    @cached_property
+    def place(self) -> Path:
+        """Where a store has the run, for example digits/dirichlet-0.1/4-of-20/fedsam-3f2a9c1d/seed-20.
+
+        The labels, and the recipe's name, are for readers; the hash of the configuration without its seed makes the
+        place that of this configuration alone. It depends on what the identity depends on, not on names of files.
+        """
+        data, partition, participation = map(_by_content, (self.dataset, self.partition, self.participation))
+        clients, content = self.partition.clients, json.loads(self.canonical_json())
+        hashed = short_hash(_canonical({**content, "seed": None}), digits=HASH_DIGITS)
+        name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.method.recipe.name.replace(" + ", "+"))[:LONGEST_NAME]
+        return Path(data.label, partition.label, participation.label(clients), f"{name}-{hashed}", f"seed-{self.seed}")
+
+
+Section = TypeVar("Section", bound=Frozen)
+
+
+def _by_content(section: Section) -> Section:
+    """The section with hashes in place of the names of files, on which its label may depend."""
+    availability, digest = getattr(section, "availability", None), getattr(section, "hash", None)
+    if availability is not None:
+        section = section.model_copy(update={"availability": _by_content(availability)})
+    return section if digest is None else section.model_copy(update={"file": Path(digest[:HASH_DIGITS])})
+
+
+def _canonical(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
 def _classes(field: FieldInfo) -> Iterator[type[Any]]:

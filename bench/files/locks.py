@@ -9,11 +9,14 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 log = logging.getLogger("fedflat.data")
+
+WAITING_SECONDS = 0.5
 
 
 def lock(path: Path, *, wait: bool = False) -> int | None:
@@ -42,10 +45,10 @@ def lock_file(folder: Path) -> Path:
 
 
 @contextmanager
-def folder_lock(folder: Path, content: str = "") -> Iterator[bool]:
+def folder_lock(folder: Path) -> Iterator[bool]:
     """Lock a folder, which need not exist, by its `lock_file`, which is removed at the end.
 
-    Yields False, without the lock, if another process holds it. `content`: what others read in the file meanwhile.
+    Yields False, without the lock, if another process holds it.
     """
     file = lock_file(folder)
     while (descriptor := lock(file)) is not None:
@@ -53,8 +56,6 @@ def folder_lock(folder: Path, content: str = "") -> Iterator[bool]:
             os.close(descriptor)
             continue
         try:
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, content.encode())
             yield True
         finally:
             with suppress(OSError):
@@ -62,6 +63,26 @@ def folder_lock(folder: Path, content: str = "") -> Iterator[bool]:
             os.close(descriptor)
         return
     yield False
+
+
+@contextmanager
+def waiting_lock(folder: Path, say: Callable[[], None]) -> Iterator[None]:
+    """Lock a folder, or a file, as `folder_lock`; while another process has the lock, call `say` once, and wait."""
+    with ExitStack() as lock:
+        waits = False
+        while not lock.enter_context(folder_lock(folder)):
+            if not waits:
+                say()
+                waits = True
+            time.sleep(WAITING_SECONDS)
+        yield
+
+
+def remove_old_lock(folder: Path) -> None:
+    """Remove the lock file of a process that was killed; that of a living one stays."""
+    if lock_file(folder).exists():
+        with suppress(OSError), folder_lock(folder):
+            pass
 
 
 def _is_at(file: Path, descriptor: int) -> bool:

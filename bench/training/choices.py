@@ -14,7 +14,6 @@ from fedflat.bench.host.progress import Progress, silent
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.calibration import choose_engine, train_together
 from fedflat.bench.training.cell_trainer import CellTrainer
-from fedflat.bench.training.directories.runs_by_identity import places_of
 from fedflat.bench.training.engine_choice import EngineChoice
 from fedflat.bench.training.provenance import device_name
 from fedflat.bench.training.run_directory import RunDirectory
@@ -71,13 +70,12 @@ def _at_start(run: TrainingRun) -> EngineChoice | None:
 
 
 def _computed_before(run: TrainingRun) -> EngineChoice | None:
-    """The choice of a finished run of this identity: the one to be replaced, or one of another experiment or label."""
-    for folder in (run.folder, *places_of(run.config.identity, run.folder)):
-        choice = _choice_in(folder, run)
-        if choice is not None and _is_usable(choice, run):
-            run.log.info("engine: as in '%s'", folder)
-            return choice
-    return None
+    """The choice of the finished run of this identity that is to be replaced."""
+    choice = _choice_in(run.folder, run)
+    if choice is None or not _is_usable(choice, run):
+        return None
+    run.log.info("engine: as in '%s'", run.folder)
+    return choice
 
 
 def _choice_in(folder: Path, run: TrainingRun) -> EngineChoice | None:

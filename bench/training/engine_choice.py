@@ -63,13 +63,20 @@ class EngineChoice:
 
     def agrees_with(self, settings: EngineSettings) -> bool:
         """Whether the choice has the values that are fixed in an experiment or on the command line."""
+        return self.difference(settings) is None
+
+    def difference(self, settings: EngineSettings) -> str | None:
+        """The first fixed value that the choice does not have, in words; None if it has all."""
         batched = self.backend in COHORTS
         layout = None if batched else "channels_last" if self.channels_last else "contiguous"
         convolution = None if not batched else "im2col" if self.im2col else "grouped"
-        given = ((settings.backend, self.backend), (settings.layout, layout), (settings.convolution, convolution))
-        if batched and self.by_row != (settings.values == "by_row"):
-            return False
-        return all(actual is None or fixed in ("auto", actual) for fixed, actual in given)
+        values = None if not batched else "by_row" if self.by_row else "fixed"
+        own = {"backend": self.backend, "layout": layout, "convolution": convolution, "values": values}
+        for name, actual in own.items():
+            fixed = getattr(settings, name)
+            if actual is not None and fixed not in ("auto", actual):
+                return f"engine.{name} = {actual}, not {fixed}"
+        return None
 
     def prepare(self, objectives: Sequence[Objective]) -> Backend:
         """The back end; sets the threads of the process and the memory format of the objectives."""

@@ -5,6 +5,7 @@ metrics.csv           one row per round
 times.csv             seconds of training and of evaluation in each round; no other table contains times
 final.safetensors     the last global model; with SWA, the average
 method.py, model.py, dataset.py   copies of user-defined files, if the run uses them
+analyses/             analyses of the run, which are computed later
 snapshots/            complete states, every evaluation.snapshot_every rounds; equal vectors of clients are stored once
 local_models/         the participants' models w_i⁺, and the global model, after the rounds evaluation.local_models
 partition.csv.gz      client, index, label of every training image of every client
@@ -13,10 +14,10 @@ run.log
 """
 
 import functools
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -29,9 +30,8 @@ from fedflat.bench.data.dataset import Labels
 from fedflat.bench.data.partitions.base import Indices, partition_hash
 from fedflat.bench.engine.checkpoint import OF_ANOTHER_RUN, Models, load_state
 from fedflat.bench.engine.federation import FederationState
-from fedflat.bench.experiments.files import PAPER_TABLES
 from fedflat.bench.experiments.results import METRICS, PARTITION
-from fedflat.bench.experiments.run_config import NOT_IDENTITY, TEST, VALIDATION, RunConfig
+from fedflat.bench.experiments.run_config import TEST, VALIDATION, RunConfig
 from fedflat.bench.experiments.stored_config import with_own_code
 from fedflat.bench.files.checksums import DamagedFileError, damage_in_one_line
 from fedflat.bench.files.column_file import integers, read_columns
@@ -243,27 +243,14 @@ class RunDirectory:
 
 def train_again(run: Path) -> str:
     """What to do about a damaged run directory, in words."""
-    cell = run.parent / METRICS
-    folders = f"'{run}' and '{cell}'" if cell.is_file() else f"'{run}'"
-    return f"delete {folders}, and repeat the command that trained the run{_such_as(run)}"
+    return f"delete '{run}', and repeat the command that trained the run"
 
 
-def _such_as(run: Path) -> str:
-    """The usual command that trains a run of a named experiment, if the run is in a folder of results; else empty."""
-    *above, kind, experiment, dataset, partition, participation, method, _ = ("",) * 7 + run.absolute().parts
-    if kind != "runs" or not (PAPER_TABLES / experiment / "experiments.yaml").is_file():
-        return ""
-    results = Path(*above)
-    where = "" if results == Path("results").absolute() else f" --results {shlex.quote(str(results))}"
-    return f", such as: fedflat run {experiment} {dataset}/{partition}/{participation}/{method}{where}"
-
-
-def identified(table: pd.DataFrame, cell: Mapping[str, str], identity: str, seed: int) -> pd.DataFrame:
-    """A run's table for tidy files: columns that identify the run come first.
-
-    `cell`: the experiment, and the columns of the cell.
-    """
-    ids = pd.DataFrame({**cell, "identity": identity, "seed": seed}, index=table.index)
+def identified(
+    table: pd.DataFrame, identity: str, seed: int, names: Mapping[str, str] = MappingProxyType({})
+) -> pd.DataFrame:
+    """A run's table with columns in front that identify the run; `names`: further ones, such as those of its cell."""
+    ids = pd.DataFrame({**names, "identity": identity, "seed": seed}, index=table.index)
     return pd.concat([ids, table], axis=1)
 
 
@@ -296,54 +283,3 @@ def is_complete(folder: Path) -> bool:
         return (folder / CONFIG).is_file()
     except OSError as error:
         raise UserError(f"cannot read '{folder}': {error.strerror}") from None
-
-
-def finished_run(path: Path, config: RunConfig) -> RunDirectory | None:
-    """The finished run of this configuration in `path`; None if `path` does not exist.
-
-    A `UserError` if `path` holds a run of another configuration, or no run.
-    """
-    if not path.exists():
-        return None
-    run = RunDirectory(path)
-    if run.identity != config.identity:
-        raise UserError(
-            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}): give the "
-            "--set values with which it was trained, choose another folder, or train it again with --replace "
-            "(with Snakemake: --config replace=true)"
-        )
-    return run
-
-
-def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool:
-    """Whether `path` is the finished run of this configuration; errors as in `finished_run`.
-
-    With `replace`, a run of another configuration or of another version of the code counts as not finished; a folder
-    that is not a run directory is still a `UserError`.
-    """
-    if not (replace and path.exists()):
-        return finished_run(path, config) is not None
-    run = RunDirectory(path)
-    try:
-        return run.identity == config.identity and run.of_this_code
-    except UserError:  # of another version, or damaged
-        return False
-
-
-def first_differing_field(there: RunConfig, here: RunConfig) -> str | None:
-    """The first difference between two configurations, in words; None if they are equal."""
-    a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
-    key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
-    edited = {f"{section}.code": own.file for section, own in there.code_files.items()}
-    for section, own in here.code_files.items():
-        if key == f"{section}.code" and key in edited:
-            return f"'{own.file}' has been edited; the run's copy is '{edited[key]}'"
-    return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
-
-
-def _flatten(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

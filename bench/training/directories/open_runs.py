@@ -1,7 +1,7 @@
 """Runs open for training: set up, locked against other processes, resumed, and tidied up after a failure."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from fedflat.bench.host.memory import Budgets
 from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.content import read_own, short_hash
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.training.directories.working_directory import publish, remove_stale, working_directory
-from fedflat.bench.training.run_directory import is_complete, is_finished
+from fedflat.bench.training.current import current_run
+from fedflat.bench.training.directories.working_directory import alone, publish, remove_stale, working_directory
+from fedflat.bench.training.run_directory import is_complete
 from fedflat.bench.training.run_setup import RunSetup
 from fedflat.bench.training.training_run import AT_START, CLIENTS, TrainingRun
 
@@ -47,30 +48,29 @@ def open_runs(
 ) -> Iterator[list[TrainingRun]]:
     """Open the runs that have to be trained, each with its folder. Complete runs of killed processes are published.
 
-    Without `replace`, a run that another process has finished meanwhile is left as it is.
+    A run that another process trains is waited for. It is left as it is if it is current then (`current_run`).
 
     If training fails, working directories without a checkpoint are removed, and a failure in a user-defined file is
     raised as a `UserError` that names the line. `budgets` as for `train_runs`.
     """
-    setups = _set_ups([config for config, _ in wanted], device)
     threads = torch.get_num_threads()
-    with ExitStack() as locks:
-        works: list[Path] = []
+    with no_empty_folders([folder for _, folder in wanted]), ExitStack() as locks:
+        works: dict[Path, Path] = {}
         runs: list[TrainingRun] = []
         try:
-            for config, folder in wanted:
-                works.append(locks.enter_context(working_directory(folder, config)))
-            for (config, folder), setup, work in zip(wanted, setups, works, strict=True):
-                if not replace and is_finished(folder, config):
-                    shutil.rmtree(work)
-                elif is_complete(work):
+            left = _locked(wanted, locks, progress, replace=replace)
+            setups = _set_ups([config for config, _ in left], device)
+            for config, folder in left:
+                works[folder] = working_directory(folder, config)
+            for (config, folder), setup in zip(left, setups, strict=True):
+                if is_complete(work := works[folder]):
                     for name in (*CHECKPOINTS, CLIENTS, AT_START):
                         (work / name).unlink(missing_ok=True)
                     publish(work, folder)
                     remove_stale(folder, progress)
                 else:
                     _copy_user_files(config, work)
-                    memory = budgets or _budgets(config, device, len(wanted))
+                    memory = budgets or _budgets(config, device, len(left))
                     runs.append(TrainingRun(setup, work, folder, progress, memory))
             _warn_of_data(runs, progress)
             yield runs
@@ -78,7 +78,7 @@ def open_runs(
             for run in runs:
                 if run.work.exists():  # not published
                     run.log.exception("failed")
-            _remove_without_progress(works)
+            _remove_without_progress(works.values())
             if (explained := failure_in_user_file(wanted[0][0], error)) is None:
                 raise
             raise explained from None
@@ -86,6 +86,23 @@ def open_runs(
             for run in runs:
                 run.close()
             torch.set_num_threads(threads)
+
+
+def _locked(
+    wanted: Sequence[tuple[RunConfig, Path]], locks: ExitStack, progress: Progress, *, replace: bool
+) -> list[tuple[RunConfig, Path]]:
+    """The runs that have to be trained, now that no other process trains them; `locks` holds their locks.
+
+    All processes take the locks in the same order, so none waits for another in a circle.
+    """
+    missing = set[Path]()
+    for config, folder in sorted(wanted, key=lambda one: one[1]):
+        with ExitStack() as lock:
+            lock.enter_context(alone(folder, config, progress))
+            if current_run(folder, config, replace=replace) is None:
+                missing.add(folder)
+                locks.push(lock.pop_all())
+    return [(config, folder) for config, folder in wanted if folder in missing]
 
 
 def _set_ups(configs: Sequence[RunConfig], device: torch.device) -> list[RunSetup]:
@@ -135,7 +152,7 @@ def failure_in_user_file(config: RunConfig, error: BaseException) -> UserError |
     return failure(blamed[0].file, blamed[0].kind, error) if blamed else None
 
 
-def _remove_without_progress(works: Sequence[Path]) -> None:
+def _remove_without_progress(works: Iterable[Path]) -> None:
     """Remove the working directories from which no run can be resumed."""
     for work in works:
         if not (is_complete(work) or any((work / name).exists() for name in CHECKPOINTS)):

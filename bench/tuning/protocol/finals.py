@@ -22,6 +22,7 @@ from fedflat.bench.experiments.sections.tuning import as_yaml
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.files.locks import locked
 from fedflat.bench.host.progress import Progress
+from fedflat.bench.training.lists import is_current
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell
 from fedflat.bench.tuning.protocol.plan import OfMethod
@@ -161,34 +162,22 @@ class Runs(ABC):
     @property
     def has_ended(self) -> bool:
         """Whether the runs are finished with these values."""
-        cells = self.cells
-        return bool(cells) and all(self._is_trained(experiment, cell) for experiment, cell in cells)
+        return bool(self.cells) and len(self._finished()) == len(self.cells)
 
     def advance(self, device: torch.device, progress: Progress) -> None:
         """Train the runs where `fedflat run` does."""
         self.prepare()
         for experiment, cell in self.cells:
-            folder = self.units.paths.cell(experiment.name, cell.path)
-            train_cell(experiment.name, cell, folder, device, progress)
+            train_cell(experiment.name, cell, self.units.paths.root, device, progress)
 
     @property
     def seconds(self) -> float:
         """Of training and evaluation of the finished runs."""
-        return sum(
-            float(run.provenance["seconds"])
-            for experiment, cell in self.cells
-            if self._is_trained(experiment, cell)
-            for run in self._directories(experiment, cell)
-        )
+        finished = [RunDirectory(self.units.paths.run(run)) for cell in self._finished() for run in cell.runs]
+        return sum(float(run.provenance["seconds"]) for run in finished)
 
-    def _is_trained(self, experiment: Experiment, cell: Cell) -> bool:
-        if not self.units.paths.metrics(experiment.name, cell.path).is_file():
-            return False
-        identities = [run.identity for run in self._directories(experiment, cell)]
-        return identities == [run.identity for run in cell.runs]
-
-    def _directories(self, experiment: Experiment, cell: Cell) -> list[RunDirectory]:
-        return [RunDirectory(self.units.paths.run(experiment.name, cell.path, run.seed)) for run in cell.runs]
+    def _finished(self) -> list[Cell]:
+        return [cell for experiment, cell in self.cells if is_current(self.units.paths, experiment.name, cell)]
 
 
 @dataclass(frozen=True)
