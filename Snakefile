@@ -78,6 +78,12 @@ def print_findings():
         print(*FLOW.compared.findings, sep="\n", file=sys.stderr)
 
 
+def force_outdated(wildcards):
+    """No input; a list that is outdated counts as forced."""
+    workflow.dag.forcefiles.update(map(str, FLOW.outdated_lists(wildcards)))
+    return []
+
+
 onstart:
     if not SUBMITTED:
         jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
@@ -138,15 +144,15 @@ rule all:
 
 rule train:
     message: "train " + SHOWN
-    output: PATHS.metrics(E, CELL)
-    params: identity=FLOW.checked_identity
+    input: force_outdated
+    output: PATHS.runs(E, CELL)
     log: PATHS.log(E, "train", CELL)
     threads: FLOW.threads
     resources: gpu=FLOW.gpus, slot=slot, mem_mb=FLOW.mebibytes, runtime=FLOW.minutes, tmpdir=None
     group: GROUP
     run:
-        fedflat(log, "run", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--out", Path(output[0]).parent,
-                "--device", FLOW.device, "--threads", threads, *FLOW.replace, *FLOW.options)
+        fedflat(log, "run", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--list", "--device", FLOW.device,
+                "--threads", threads, *FLOW.replace, *FLOW.options)
 
 
 rule tune:
@@ -184,9 +190,12 @@ rule split:
 
 rule analyse:
     message: "{wildcards.analysis} of " + SHOWN
-    input: TRAINED(PATHS.metrics(E, CELL)), lambda w: [TRAINED(file) for file in FLOW.metrics_compared_with(w)]
+    input:
+        TRAINED(PATHS.runs(E, CELL)),
+        lambda w: [TRAINED(file) for file in FLOW.runs_compared_with(w)],
+        force_outdated,
     output: PATHS.analysis(E, CELL, "{analysis}")
-    params: identity=FLOW.checked_identity, analysis=FLOW.analysis
+    params: analysis=FLOW.analysis
     log: PATHS.log(E, "{analysis}", CELL)
     threads: FLOW.threads
     resources: gpu=FLOW.gpus, slot=slot, mem_mb=FLOW.mebibytes, runtime=FLOW.minutes, tmpdir=None
@@ -194,7 +203,7 @@ rule analyse:
     run:
         folder, *others = (Path(file).parent for file in input)
         fedflat(log, "analyse", *params.analysis, folder, *(f"--compare-with={other}" for other in others),
-                "--out", output[0], "--device", FLOW.device, "--threads", threads)
+                "--list", output[0], "--device", FLOW.device, "--threads", threads, *FLOW.replace)
 
 
 rule table:

@@ -16,7 +16,8 @@ from fedflat.bench.input.arguments import NameOrFile, checked, plain_mapping
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.methods.common.buffers import BUFFERS
 from fedflat.bench.models import build_model
-from fedflat.bench.training.run_directory import RunDirectory, finished_run
+from fedflat.bench.training.current import finished_run
+from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import load_dataset
 
 Overrides = Annotated[Mapping[str, Any], plain_mapping('{"training.rounds": 20}')]
@@ -157,7 +158,7 @@ def _finished(
     name, missing = requested.experiment.name, True
     for cell in requested.experiment.cells().values():
         for config in cell.runs:
-            run = finished_run(requested.paths.run(name, cell.path, config.seed), config)
+            run = finished_run(requested.paths.run(config), config)
             if run is not None and run.config.identity == config.identity:  # else it was edited: an error
                 missing = False
                 yield {"experiment": name, **cell.address.columns, "seed": config.seed}, run

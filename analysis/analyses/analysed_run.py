@@ -55,11 +55,8 @@ class AnalysedRun:
         return self.directory.config
 
     def name_among(self, others: Sequence[str]) -> str:
-        """The label that distinguishes this run from its `compared_with`, whose labels are `others`: its partition's if
-        these are partitions, else its method's."""
-        method, partition = self.labels
-        partitions = [other.labels[1] for other in self.compared_with]
-        return partition if list(others) == partitions else method
+        """The label that distinguishes this run from its `compared_with`, whose labels are `others`."""
+        return name_among(self.labels, others, [other.labels[1] for other in self.compared_with])
 
     @cached_property
     def setup(self) -> RunSetup:
@@ -166,3 +163,12 @@ class AnalysedRun:
                 left = "" if count is None else f" of {count}, about {each * (count - done):.0f} s left"
                 self.log(f"seed {self.config.seed}: {what} {done}{left}")
             yield step
+
+
+def name_among(labels: tuple[str, str], others: Sequence[str], partitions: Sequence[str]) -> str:
+    """The label that distinguishes a run from those with which it is compared.
+
+    `labels`: those of its method and its partition; `others`: those of the other runs; `partitions`: the labels of the
+    others' partitions. If the others are named by these, it is the run's partition, else its method.
+    """
+    return labels[1] if list(others) == list(partitions) else labels[0]

@@ -7,13 +7,12 @@ from pathlib import Path
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.input.content import named_contents, short_hash
 from fedflat.bench.training.code_version import code_fingerprint
-from fedflat.bench.training.directories.shared_runs import TAKEN_FROM
 
 PROVENANCE_COLUMNS = ("options", "compared_with", "code")
 """All options, the identities of the runs that the run was compared with, and the code's fingerprint."""
 
 TEXT_COLUMNS = (
-    "experiment", *IDS, "identity", "definition", *PROVENANCE_COLUMNS, TAKEN_FROM,
+    *IDS, "identity", "definition", *PROVENANCE_COLUMNS,
     "class_name", "corruption", "data", "direction", "group", "labels", "metric", "model", "part", "picture",
     "predicted", "suite", "target_of",
 )  # fmt: skip

@@ -30,6 +30,7 @@ from fedflat.analysis.comparison.run_table import (
     as_json,
     better,
     curve_table,
+    finished_runs,
     require_all_rounds,
     run_table,
 )
@@ -39,10 +40,7 @@ from fedflat.analysis.measures.convergence import Better
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import IDS, Setting
 from fedflat.bench.experiments.files import experiment_names
-from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError, first_few, unknown
-from fedflat.bench.training.directories.shared_runs import readable_run
-from fedflat.bench.training.run_directory import RunDirectory, finished_run, is_complete
 
 STORED = " (stored)"
 """The end of the label of a rival that has the method's label."""
@@ -217,22 +215,12 @@ def _of_grid(grid: str) -> str:
 
 
 def method_runs(method: str, requested: RequestedExperiment) -> list[FinishedRun]:
-    """A method's finished runs in an experiment; a `UserError` if there is none.
-
-    A run that is missing there is found in another experiment of the same results by its identity, such as one that was
-    trained with `--set` into `runs/custom`.
-    """
+    """A method's finished runs of an experiment; a `UserError` if there is none."""
     experiment = requested.experiment
     if method not in experiment.methods:
         error = unknown(f"method of experiment {experiment.name}", method, experiment.methods)
         raise UserError(f"{error}; give the experiment of another method with --experiment FILE")
-    runs = [
-        FinishedRun(cell, run)
-        for cell in experiment.addresses
-        if cell.method == method
-        for config in experiment.cell(cell.path).runs
-        if (run := _found(config, requested.paths.run(experiment.name, cell.path, config.seed))) is not None
-    ]
+    runs = finished_runs(requested, method)
     if not runs:
         raise UserError(
             f"no finished run of {method} of experiment {experiment.name} under '{requested.results}'; "
@@ -240,16 +228,6 @@ def method_runs(method: str, requested: RequestedExperiment) -> list[FinishedRun
         )
     require_all_rounds(runs)
     return runs
-
-
-def _found(config: RunConfig, folder: Path) -> RunDirectory | None:
-    """The finished run of a configuration, in `folder` or in another experiment of the same results; None: no run.
-
-    A `UserError` if `folder` holds a run of another configuration, and no other experiment has the run.
-    """
-    if is_complete(folder) and RunDirectory(folder).identity == config.identity:
-        return RunDirectory(folder)
-    return readable_run(config, folder) or finished_run(folder, config)
 
 
 def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -27,7 +27,8 @@ from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.run_config import AMOUNTS, NOT_IDENTITY, USER_FILES, Evaluation, RunConfig, not_in_keys
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.training.run_directory import RunDirectory, finished_run
+from fedflat.bench.training.current import finished_run
+from fedflat.bench.training.run_directory import RunDirectory
 
 TARGETS = (60.0, 70.0, 80.0, 90.0)
 """Test accuracies, or mean IoUs for segmentation, in percent to which every run's rounds are counted."""
@@ -167,12 +168,12 @@ class FinishedRun:
         return math.fsum([*times["train_seconds"], *times["evaluation_seconds"].dropna()])
 
 
-def finished_runs(requested: RequestedExperiment) -> list[FinishedRun]:
-    """The finished runs of an experiment, in its order."""
-    found = []
-    for cell in requested.experiment.cells().values():
+def finished_runs(requested: RequestedExperiment, method: str | None = None) -> list[FinishedRun]:
+    """The finished runs of an experiment, or of one of its methods, in its order."""
+    experiment, found = requested.experiment, []
+    for cell in (experiment.cell(address.path) for address in experiment.addresses if method in (None, address.method)):
         for config in cell.runs:
-            run = finished_run(requested.paths.run(requested.experiment.name, cell.path, config.seed), config)
+            run = finished_run(requested.paths.run(config), config)
             if run is not None:
                 found.append(FinishedRun(cell.address, run))
     return found

@@ -1,9 +1,10 @@
-"""Read the tidy CSV files of an experiment into one data frame.
+"""Read what the runs of an experiment have measured, and their analyses, into one data frame.
 
-The columns that name a cell are filled from the file's path. A missing file is a missing cell, not an error.
+The lists of the experiment say which files of the store are read, and so which runs are shown. The columns that name a
+cell are filled from the list's path. A missing list is a missing cell, not an error.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,23 +18,27 @@ from fedflat.analysis.analyses.provenance import (
     first_differing_option,
     name_value_pairs,
 )
+from fedflat.analysis.analyses.stored import COLUMNS
 from fedflat.analysis.measures.forward_passes import DIFFERENCES
 from fedflat.bench.experiments.address import IDS, CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
-from fedflat.bench.experiments.results import PARTITION, RUN_FILES, ResultPaths
+from fedflat.bench.experiments.results import RUN_FILES, ResultPaths
+from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_csv
+from fedflat.bench.files.lists import read_list
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.training.run_directory import RunDirectory, first_differing_field, is_complete
+from fedflat.bench.training.current import first_differing_field
+from fedflat.bench.training.lists import listed_runs
+from fedflat.bench.training.run_directory import RunDirectory, identified, is_complete
 
 
 @dataclass(frozen=True)
 class TidyFile:
-    """One kind of tidy file: the columns that its readers need, columns that only some of the files have (NaN in the
-    rows of the others), columns of which no two rows are equal, and whether each seed has a separate file."""
+    """One kind of rows: the columns that their readers need, columns that only some of the files have (NaN in the rows
+    of the others), and whether the rows of one seed are read."""
 
     columns: tuple[str, ...]
     optional: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
     per_seed: bool = False
 
 
@@ -52,7 +57,7 @@ _METRICS = (
 )
 _OF_SEGMENTATION = ("train_miou", "test_miou", "test_miou_seen", "test_miou_unseen")
 _KINDS = (
-    TidyFile(_METRICS, optional=("stopped", "missing_images", *_OF_SEGMENTATION), keys=("seed", "round")),
+    TidyFile(_METRICS, optional=("stopped", "missing_images", *_OF_SEGMENTATION)),
     TidyFile(("client", "index", "label"), per_seed=True),
 )
 FILES = dict(zip(RUN_FILES, _KINDS, strict=True))
@@ -61,9 +66,9 @@ FILES = dict(zip(RUN_FILES, _KINDS, strict=True))
 
 @dataclass(frozen=True)
 class Tidy:
-    """The tidy files of one experiment under a results folder.
+    """The rows of one experiment under a results folder.
 
-    `analyses`: its analyses by name, with their options; `write_again`: the command that writes a file again.
+    `analyses`: its analyses by name, with their options; `write_again`: the command that writes a list again.
     """
 
     results: Path
@@ -77,7 +82,7 @@ class Tidy:
         return ResultPaths(self.results)
 
     def path(self, file: str, cell: CellAddress, seed: int = 0) -> Path:
-        """The path of a tidy file of a cell, which need not exist."""
+        """The path of a list, or of a split, of a cell; it need not exist."""
         return self.paths.tidy(self.experiment.name, cell.path, file, seed)
 
     def has_runs(self) -> bool:
@@ -85,12 +90,12 @@ class Tidy:
         return any(self.path("metrics", cell).is_file() for cell in self.experiment.addresses)
 
     def gather(self, file: str, cells: Iterable[CellAddress], seed: int = 0, also: Sequence[str] = ()) -> pd.DataFrame:
-        """The rows of one kind of tidy file for all given cells that have it: id columns, then the file's columns.
+        """The rows of one kind for all given cells that have them: id columns, then those of the rows.
 
         `also`: columns that only some of the files may have; NaN in the rows of the others.
 
         A damaged file is refused; the error names the command that writes it again. Outdated numbers are refused: a
-        `UserError` if the runs of a file, or the runs that they were compared with, have another configuration than the
+        `UserError` if the listed runs, or the runs that they were compared with, have another configuration than the
         experiment, or were analysed with other options. Splits contain no results of runs and are not checked for that;
         if a cell has no separate file of the split, the file of the run is read.
         """
@@ -101,43 +106,58 @@ class Tidy:
         columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *definition, *kind.optional, *also]))
         frames = []
         for cell in dict.fromkeys(cells):
-            path = self.path(file, cell, seed)
-            run = self.paths.run(self.experiment.name, cell.path, seed)
-            if file == "partition" and not path.is_file():
-                path = run / PARTITION
-            if not path.is_file():
-                continue
-            if file == "metrics":
-                evaluation = self.experiment.cell(cell.path).runs[0].evaluation
-                evaluation.require_test(f"a table or figure of experiment {self.experiment.name}")
-            is_of_run = path == run / PARTITION and is_complete(run)  # an archive of figures has the split alone
-            frame = RunDirectory(run).partition() if is_of_run else self._read(path, kind)
-            if kind.per_seed:
-                frame = frame.assign(seed=seed)
+            if file == "partition":
+                tables = self._splits(cell, seed)
             else:
-                self._check_identity(path, frame, cell)
-            if file not in FILES:
-                self._check_provenance(path, frame, cell, self.analyses[file])
-            if not frame.empty:
-                frames.append(frame.assign(**cell.columns))
+                tables = self._metrics(cell) if file == "metrics" else self._analysis(file, cell, kind)
+            frames += [table.assign(**cell.columns) for table in tables if not table.empty]
         whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
         return whole.reindex(columns=columns)
 
-    def _read(self, path: Path, kind: TidyFile) -> pd.DataFrame:
-        remedy = self.write_again(path)
-        whole = ("client", "index", "label") if kind.per_seed else ("seed",)
-        return read_checked_csv(path, kind.columns, remedy, texts=TEXT_COLUMNS, whole=whole, keys=kind.keys)
+    def _splits(self, cell: CellAddress, seed: int) -> list[pd.DataFrame]:
+        drawn, own = self.path("partition", cell, seed), self.experiment.cell(cell.path).runs[0].with_seed(seed)
+        if drawn.is_file():
+            columns = ("client", "index", "label")
+            return [read_checked_csv(drawn, columns, self.write_again(drawn), whole=columns).assign(seed=seed)]
+        run = self.paths.run(own)
+        return [RunDirectory(run).partition().assign(seed=seed)] if is_complete(run) else []
+
+    def _metrics(self, cell: CellAddress) -> Iterator[pd.DataFrame]:
+        """The metrics of the listed runs.
+
+        The column `missing_images` exists only if published images were missing: tables then judge no number of a run.
+        """
+        file = self.path("metrics", cell)
+        if not file.is_file():
+            return
+        evaluation = self.experiment.cell(cell.path).runs[0].evaluation
+        evaluation.require_test(f"a table or figure of experiment {self.experiment.name}")
+        wanted = self._identities(cell.path)
+        for one in listed_runs(file, self.results, self.write_again(file)):
+            if wanted.get(one.seed) != one.identity:
+                raise self._outdated(file, cell, one.seed, one.place)
+            run = one.run
+            missing = {"missing_images": run.missing_images} if run.missing_images else {}
+            yield identified(run.metrics(), run.identity, one.seed).assign(code=run.fingerprint, **missing)
+
+    def _analysis(self, name: str, cell: CellAddress, kind: TidyFile) -> Iterator[pd.DataFrame]:
+        """The rows of the listed files of an analysis."""
+        file, wanted = self.path(name, cell), self._identities(cell.path)
+        remedy = self.write_again(file)
+        for row in read_list(file, COLUMNS, remedy) if file.is_file() else ():
+            seed, place = int(row["seed"]), self.results / row["path"]
+            if wanted.get(seed) != row["identity"]:
+                raise self._outdated(file, cell, seed, place.parents[1])
+            damaged = f"delete it, and {remedy}"
+            rows = read_checked_csv(place, kind.columns, damaged, texts=TEXT_COLUMNS, whole=("seed",))
+            if not rows.empty and (set(rows["seed"]), set(rows["identity"])) != ({seed}, {row["identity"]}):
+                raise DamagedFileError(place, "it is of another run", damaged)
+            self._check_provenance(place, rows, cell, self.analyses[name])
+            yield rows
 
     def _identities(self, cell: str) -> dict[int, str]:
         """The identities, by seed, of the runs that the experiment has in a cell now."""
         return {run.seed: run.identity for run in self.experiment.cell(cell).runs}
-
-    def _check_identity(self, path: Path, frame: pd.DataFrame, cell: CellAddress) -> None:
-        wanted = self._identities(cell.path)
-        for seed, identity in frame[["seed", "identity"]].drop_duplicates().itertuples(index=False, name=None):
-            if wanted.get(seed) != identity:
-                end = self._how_to_correct(cell, int(seed))
-                raise UserError(f"'{path}' holds seed {seed} of another configuration{end}")
 
     def _check_provenance(self, path: Path, frame: pd.DataFrame, cell: CellAddress, analysis: Analysis) -> None:
         options = name_value_pairs(analysis.options().items())
@@ -152,18 +172,16 @@ class Tidy:
             ):
                 raise UserError(f"'{path}' compares with other runs of {', '.join(others)} {now}")
 
-    def _how_to_correct(self, cell: CellAddress, seed: int) -> str:
-        """The end of an error message: what differs from the experiment, and what the user can do."""
-        wanted = {run.seed: run for run in self.experiment.cell(cell.path).runs}
-        place = self.paths.run(self.experiment.name, cell.path, seed)
+    def _outdated(self, file: Path, cell: CellAddress, seed: int, place: Path) -> UserError:
+        """The error of a list with another run than the experiment has now: what differs, and what the user can do."""
+        wanted, name = {run.seed: run for run in self.experiment.cell(cell.path).runs}, self.experiment.name
+        lists = f"'{file}' lists seed {seed} of another configuration than that of experiment {name}"
         if seed not in wanted:
-            return f" than that of experiment {self.experiment.name}, whose seeds are {', '.join(map(str, wanted))}"
-        difference = first_differing_field(RunDirectory(place).config, wanted[seed]) if place.exists() else None
-        if difference is None:
-            return ": its run is missing, or was replaced later; compute it again with snakemake"
-        return (
-            f" than that of experiment {self.experiment.name} ({difference}): give the --set values that its runs had, "
-            "or train the cell again (snakemake ... --config replace=true)"
+            return UserError(f"{lists}, whose seeds are {', '.join(map(str, wanted))}: {self.write_again(file)}")
+        difference = first_differing_field(RunDirectory(place).config, wanted[seed]) if is_complete(place) else None
+        return UserError(
+            f"{lists}{'' if difference is None else f' ({difference})'}: give the --set values that its runs had, or "
+            f"{self.write_again(file)}"
         )
 
 

@@ -16,9 +16,7 @@ from fedflat.analysis.planning.run_cost import disk, seconds
 from fedflat.analysis.planning.targets import experiments_with, find_targets
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.results import PARTITION, TRIALS
-from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.files.text_table import aligned
-from fedflat.bench.training.directories.shared_runs import shared_run
 from fedflat.bench.training.run_directory import is_complete
 from fedflat.bench.tuning.halving import budget
 
@@ -28,7 +26,7 @@ NamedCell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of several runs: finished ones, those taken from other experiments, hours and bytes of the rest."""
+    """Cost of several runs: finished ones, those that other cells train (`taken`), hours and bytes of the rest."""
 
     runs: int = 0
     finished: int = 0
@@ -62,8 +60,8 @@ class CellCosts:
     times: Times
     ignore_finished: bool = False
     _known: dict[NamedCell, Cost] = field(default_factory=dict, init=False)
-    _planned: set[tuple[str, str]] = field(default_factory=set, init=False)
-    """The runs that are trained, by the path of their setting and their identity: other cells take them."""
+    _planned: set[str] = field(default_factory=set, init=False)
+    """The identities of the runs that are trained: other cells have them, too."""
 
     @classmethod
     def of_experiments(
@@ -112,24 +110,14 @@ class CellCosts:
             runs = requested.experiment.cell(path).runs
             missing, taken = list(runs), 0
             if not self.ignore_finished:
-                folders = {run.seed: requested.paths.run(experiment, path, run.seed) for run in runs}
-                missing = [run for run in runs if not is_complete(folders[run.seed])]
-                taken = sum(self._is_shared(path, run, folders[run.seed]) for run in missing)
-                self._planned.update((_setting(path), run.identity) for run in missing)
+                missing = [run for run in runs if not is_complete(requested.paths.run(run))]
+                taken = sum(run.identity in self._planned for run in missing)
+                self._planned.update(run.identity for run in missing)
             left = len(missing) - taken
             # The runs of a cell differ in their seeds alone. If all are finished, no gradient is timed.
             hours, size = (seconds(runs[0], self.times) / 3600, disk(runs[0])) if left else (0.0, 0.0)
             self._known[cell] = Cost(len(runs), len(runs) - len(missing), taken, left * hours, left * size)
         return self._known[cell]
-
-    def _is_shared(self, path: str, run: RunConfig, folder: Path) -> bool:
-        """Whether another cell or experiment has the run, or trains it."""
-        return (_setting(path), run.identity) in self._planned or shared_run(run, folder) is not None
-
-
-def _setting(cell: str) -> str:
-    """The path of a cell without its method."""
-    return cell.rpartition("/")[0]
 
 
 def plan(

@@ -51,7 +51,7 @@ class Target(ABC):
 
 @dataclass(frozen=True)
 class TidyFiles(Target):
-    """The tidy files of all cells: `kind` is metrics, or the name of an analysis."""
+    """The lists of all cells: `kind` is metrics, or the name of an analysis."""
 
     kind: str
 

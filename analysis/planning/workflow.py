@@ -1,7 +1,7 @@
 """Functions for the Snakefile: experiments, cells, files, and the options of jobs."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from fedflat.analysis.analyses.stored import is_current, wanted_rows
 from fedflat.analysis.comparison.baselines import RUNS, folder_of
 from fedflat.analysis.planning import targets
 from fedflat.analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
@@ -22,13 +23,13 @@ from fedflat.bench.experiments.experiment import Cell, Experiment, unused_where
 from fedflat.bench.experiments.files import PAPER_TABLES, experiment_names
 from fedflat.bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from fedflat.bench.experiments.resolving import scaled_name
-from fedflat.bench.experiments.results import CHECKSUMS, ReportPaths, ResultPaths, run_in
+from fedflat.bench.experiments.results import CHECKSUMS, ReportPaths, ResultPaths
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.host.torch_device import resolved_name
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError, raise_all, unknown
-from fedflat.bench.training.directories.shared_runs import shared_run
-from fedflat.bench.training.run_directory import is_complete, is_finished
+from fedflat.bench.training import lists
+from fedflat.bench.training.current import current_run
 from fedflat.bench.tuning.cell_search import CellSearch
 from fedflat.bench.tuning.given import check_names
 from fedflat.bench.tuning.halving import budget
@@ -133,10 +134,9 @@ class Workflow:
             if experiment.experiment.name in requested:
                 raise UserError(f"--config experiments: two experiments are named {experiment.experiment.name}")
             requested[experiment.experiment.name] = experiment
-        scale, until = overrides.get("scale"), overrides.get("evaluation.until")
+        scale = overrides.get("scale")
         named = {
-            scaled_name(name, scale, until): RequestedExperiment(name, Path(results), overrides)
-            for name in experiment_names()
+            scaled_name(name, scale): RequestedExperiment(name, Path(results), overrides) for name in experiment_names()
         }
         compared = ComparedMethod.of(config, Path(results), overrides)
         known = named | requested | ({} if compared is None else {compared.name: compared.experiment})
@@ -144,7 +144,7 @@ class Workflow:
         tuned = {
             name: RequestedExperiment(str(paths.tuned(name)), Path(results), overrides, stored=True) for name in known
         }
-        tuned_names = {scaled_name(f"{name}{SUFFIX}", scale, until): one for name, one in tuned.items()}
+        tuned_names = {scaled_name(f"{name}{SUFFIX}", scale): one for name, one in tuned.items()}
         return cls(
             paths, device, cores or 1, threads, replace == "true", overrides,
             tuple(requested.values()), tuned_names | known, tuned, compared, submits,
@@ -159,7 +159,7 @@ class Workflow:
 
     @property
     def replace(self) -> list[str]:
-        """The option of `fedflat run` that replaces runs of another configuration."""
+        """The option that computes runs and analyses of other code again."""
         return ["--replace"] if self.replaces else []
 
     @property
@@ -285,26 +285,34 @@ class Workflow:
         return replace(demand, seconds=runs * demand.seconds).minutes(attempt)
 
     @one_line_errors
-    def checked_identity(self, w: Wildcards) -> str:
-        """The identity of a cell's configuration; an error, before any job starts, if stored runs have another one."""
-        cell, folder = self.cell(w), self.paths.cell(w.experiment, self.cell_path(w))
-        for run in cell.runs if folder.exists() else ():
-            is_finished(run_in(folder, run.seed), run, replace=self.replaces)
-        return cell.identity
+    def outdated_lists(self, w: Wildcards) -> list[Path]:
+        """The list that a job writes, if it exists and is outdated; an error if a run contradicts.
+
+        Snakemake compares no runs, and no files of the store: it is told that these lists have to be written.
+        """
+        cell, paths = self.cell(w), self.paths
+        if not hasattr(w, "analysis"):
+            file = paths.runs(w.experiment, cell.path)
+            current = lists.is_current(paths, w.experiment, cell, replace=self.replaces)
+        else:
+            requested, file = self.experiments[w.experiment], paths.analysis(w.experiment, cell.path, w.analysis)
+            wanted = wanted_rows(paths, requested.experiment, requested.analyses[w.analysis], cell.address)
+            current = is_current(paths, file, wanted)
+        return [] if current else [file]
 
     @one_line_errors
     def require_data(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:
         """End Snakemake with instructions if data sets or weights are missing that these jobs need, or do not fit.
 
         Each mistake is printed once, however many jobs it would end. `jobs`: the name of the rule, and its wildcards.
-        Training does not need the data if other experiments have the runs.
+        Training does not need the data if the store has the runs.
         """
         wanted: dict[Part, RunConfig] = {}
         for rule, w in jobs:
             if rule in PARTS:
                 runs = self.cell(w).runs
                 needed = {part: run for run in runs for part in parts(rule, run)}
-                if not needed.keys() <= wanted.keys() and not (rule == "train" and self._has_runs(w, runs)):
+                if not needed.keys() <= wanted.keys() and not (rule == "train" and self._has_runs(runs)):
                     wanted |= needed
         sources = {(run.dataset.label, identified(run.dataset)): run.dataset for run in wanted.values()}
         raise_all("data sets and weights", [*filter(None, (missing(source) for _, source in sorted(sources.items())))])
@@ -324,17 +332,16 @@ class Workflow:
                 "another folder of results"
             )
 
-    def _has_runs(self, w: Wildcards, runs: Sequence[RunConfig]) -> bool:
-        """Whether all runs of a cell are finished, or can be taken from other experiments."""
-        folder = self.paths.cell(w.experiment, self.cell_path(w))
-        places = [(run, run_in(folder, run.seed)) for run in runs]
-        return all(is_complete(place) or shared_run(run, place, replace=self.replaces) for run, place in places)
+    def _has_runs(self, runs: Iterable[RunConfig]) -> bool:
+        """Whether none of these runs has to be trained."""
+        found = (current_run(self.paths.run(run), run, replace=self.replaces, inputs=False) for run in runs)
+        return None not in found
 
     @one_line_errors
-    def metrics_compared_with(self, w: Wildcards) -> list[Path]:
-        """Metrics of the cells with which an analysis compares this cell."""
+    def runs_compared_with(self, w: Wildcards) -> list[Path]:
+        """The lists of the runs with which an analysis compares those of this cell."""
         cells = self.experiments[w.experiment].compared(self.cell_path(w), w.analysis)
-        return [self.paths.metrics(w.experiment, cell) for cell in cells]
+        return [self.paths.runs(w.experiment, cell) for cell in cells]
 
     def analysis(self, w: Wildcards) -> list[str]:
         """Name and options of an analysis, as arguments of `fedflat analyse`."""

@@ -94,9 +94,9 @@ def readme(contents: Contents) -> str:
         "| place | content |",
         "| --- | --- |",
         *(["| `results/reports/` | tables and figures |"] if contents.has_reports else []),
-        "| `results/runs/` | of each run: configuration, metrics, partition, provenance, the log's events, and "
-        "models, if any; `metrics.csv` of each cell |",
-        "| `results/analysis/`, `results/partitions/` | tidy files of analyses; partitions drawn without training |",
+        "| `results/store/` | of each run: configuration, metrics, partition, provenance, the log's events, analyses, "
+        "and models, if any |",
+        "| `results/experiments/`, `results/partitions/` | lists of the runs and analyses of each cell; splits |",
         "| `experiment/` | the files that define the experiment, its analyses, tables and figures |",
         f"| `{REQUIREMENTS}` | the versions of the libraries that rendered tables and figures |",
         f"| `{METADATA}` | description of all files in RO-Crate 1.1 |",
@@ -105,8 +105,8 @@ def readme(contents: Contents) -> str:
         *(["## Rendering", "", *rendering, ""] if commands else []),
         "## Verification",
         "",
-        "`fedflat verify results/runs` reads all files, and computes a round of each run again. Data sets are not part",
-        "of the archive.",
+        "`fedflat verify results/store` reads all files, and computes a round of each run again. Data sets are not",
+        "part of the archive.",
     ]
     return "\n".join(lines) + "\n"
 

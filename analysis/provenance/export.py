@@ -1,7 +1,7 @@
 """Exports targets of Snakemake as one archive, from which their tables and figures are rendered without training.
 
-results/        tidy files, what is rendered from them, and the runs: configuration, metrics, partition, provenance, and
-                the log's events; on request also models and states
+results/        lists, what is rendered from them, and the store: configuration, metrics, partition, provenance, the log's
+                events and analyses of runs; on request also models and states
 experiment/     the files that define the experiment, its analyses, tables and figures
 
 Tables and figures are rendered from the files of the archive alone, so the archive is known to be complete.
@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedflat.analysis.analyses.run_analysis import find_runs
+from fedflat.analysis.analyses.found_runs import runs_of_list
+from fedflat.analysis.analyses.stored import COLUMNS
 from fedflat.analysis.planning.targets import (
     ExplorerPage,
     ReportOnTuning,
@@ -30,10 +31,12 @@ from fedflat.analysis.provenance.archive import write_archive
 from fedflat.analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
 from fedflat.analysis.provenance.run_log import events
 from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names
-from fedflat.bench.experiments.results import METRICS, PARTITION, ResultPaths
+from fedflat.bench.experiments.results import PARTITION, RUNS, ResultPaths
 from fedflat.bench.experiments.run_config import USER_FILES
 from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.lists import read_list
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.directories.run_files import readers
 from fedflat.bench.training.run_directory import CONFIG, FINAL, LOG, SNAPSHOTS, RunDirectory
@@ -74,15 +77,18 @@ def export(
             raise UserError(f"{name}: an interactive page is one file that needs no archive: pass on '{file}'")
     tidy = _tidy_files(names, targets, results)
     _check_tidy_files(tidy, targets, results)
-    cells = _cells(tidy, results)
-    runs = [run for cell in cells for run in find_runs(cell).by_seed.values()]
+    lists = [*dict.fromkeys(file for one in tidy if (file := _list_of_runs(one, results)).is_file())]
+    places = dict.fromkeys(one.place for file in lists for one in runs_of_list(file))
+    runs = [RunDirectory(place) for place in places]
     files = {_below(results, file): file for run in runs for file in _intact_files(run, models=models)}
+    rendered_from = {**tidy, **{file: file for file in (*lists, *_listed_files(tidy, results))}}
+    rendered_from |= {file: file for run in runs for file in readers(run, models=False)}
     given = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
     about = dict.fromkeys(target.requested.experiment.description for target in targets)
     with tempfile.TemporaryDirectory(prefix="fedflat-export-") as folder:
         stage = Path(folder)
-        for file in (*tidy, *(cell / METRICS for cell in cells)):
-            _copy(file, stage / _below(results, file))
+        for file, content in rendered_from.items():
+            _copy(content, stage / _below(results, file))
         for log in (run.path / LOG for run in runs):
             if log.is_file():
                 write_text(stage / _below(results, log), events(log.read_text(encoding="utf-8")))
@@ -96,7 +102,7 @@ def export(
             target=name,
             description=" ".join([*about, *([f"With {', '.join(given)}."] if given else [])]),
             runs={_below(results, run.path): run for run in runs},
-            ended=max([_ended(run) for run in runs] or [_time(file) for file in tidy]),
+            ended=max([_ended(run) for run in runs] or [_time(file) for file in tidy.values()]),
             commands=[[_relative(word, stage) for word in words] for target in staged for words in target.commands()],
             options=["--results", RESULTS, *(f"--set={one}" for one in given)],
             models=sum(Path(name).name == FINAL for name in files),
@@ -129,46 +135,57 @@ def _copy(file: Path, copy: Path) -> None:
     shutil.copyfile(file, copy)
 
 
-def _tidy_files(names: Sequence[str], targets: Iterable[Target], results: Path) -> list[Path]:
-    """The tidy files that targets are rendered from; a `UserError` if one is missing."""
+def _tidy_files(names: Sequence[str], targets: Iterable[Target], results: Path) -> dict[Path, Path]:
+    """The lists and splits that targets need, each with the file that has its content; a `UserError` if one is missing.
+
+    A split that was not drawn without training is that of the run.
+    """
     wanted = list(dict.fromkeys(file for target in targets for file in target.inputs() if results in file.parents))
-    found = [next((file for file in (one, _of_run(one, results)) if file.is_file()), None) for one in wanted]
-    missing = [str(file) for file, there in zip(wanted, found, strict=True) if there is None]
+    experiments = {target.requested.experiment.name: target.requested.experiment for target in targets}
+    found = {file: file if file.is_file() else _of_run(file, experiments, results) for file in wanted}
+    missing = [str(file) for file, content in found.items() if not content.is_file()]
     if missing:
         command = next(iter(targets)).requested.snakemake(*names)
         raise UserError(
             f"{len(missing)} of {len(wanted)} files of {' '.join(names)} are missing, such as '{missing[0]}'; compute "
             f"them with: {command}"
         )
-    return [file for file in found if file is not None]
+    return found
+
+
+def _of_run(file: Path, experiments: Mapping[str, Experiment], results: Path) -> Path:
+    """The split of a run in place of one that was drawn without training; for other files, the file itself."""
+    paths = ResultPaths(results)
+    name, cell = paths.cell_of(file) or ("", None)
+    if file.name != PARTITION or cell is None or name not in experiments:
+        return file
+    seed = int(file.parent.name.removeprefix("seed-"))
+    return paths.run(experiments[name].cell(cell.path).runs[0].with_seed(seed)) / PARTITION
 
 
 def _check_tidy_files(files: Iterable[Path], targets: Iterable[Target], results: Path) -> None:
-    """A `UserError` if a tidy file is damaged, or of other runs than those of its experiment, as for a table."""
+    """A `UserError` if a file is damaged, or of other runs than those of its experiment, as for a table."""
     tidy = {target.requested.experiment.name: target.requested.tidy for target in targets}
     for file in files:
         experiment, cell = ResultPaths(results).cell_of(file) or (None, None)
         if experiment in tidy and cell is not None:
-            kind = {METRICS: "metrics", PARTITION: "partition"}.get(file.name, file.stem)
+            kind = {f"{RUNS}.csv": "metrics", PARTITION: "partition"}.get(file.name, file.stem)
             seed = int(file.parent.name.removeprefix("seed-")) if file.name == PARTITION else 0
             tidy[experiment].gather(kind, [cell], seed)
 
 
-def _of_run(file: Path, results: Path) -> Path:
-    """For the file of a partition that was drawn without training, the same file of the run, which is read instead."""
-    drawn = results / "partitions"
-    return results / "runs" / file.relative_to(drawn) if drawn in file.parents else file
+def _list_of_runs(file: Path, results: Path) -> Path:
+    """The list of the runs of the cell to which a list or a split belongs."""
+    paths = ResultPaths(results)
+    experiment, cell = paths.cell_of(file) or ("", None)
+    return file if cell is None else paths.runs(experiment, cell.path)
 
 
-def _cells(files: Iterable[Path], results: Path) -> list[Path]:
-    """The folders of the cells to which tidy files belong; for a partition, only if its cell was trained."""
-    paths, folders = ResultPaths(results), dict[Path, None]()
-    for file in files:
-        if (found := paths.cell_of(file)) is not None:
-            folder = paths.cell(found[0], found[1].path)
-            if file.name != PARTITION or (folder / METRICS).is_file():
-                folders[folder] = None
-    return list(folders)
+def _listed_files(tidy: Iterable[Path], results: Path) -> Iterator[Path]:
+    """The files that the lists of analyses name."""
+    for file in tidy:
+        if file.name not in (f"{RUNS}.csv", PARTITION) and ResultPaths(results).cell_of(file) is not None:
+            yield from (results / row["path"] for row in read_list(file, COLUMNS, ""))
 
 
 def _intact_files(run: RunDirectory, *, models: bool) -> list[Path]:

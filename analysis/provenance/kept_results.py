@@ -16,23 +16,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedflat.analysis.analyses.run_analysis import find_runs
+from fedflat.analysis.analyses.found_runs import runs_of_list
 from fedflat.analysis.provenance.archive import unpack
 from fedflat.analysis.provenance.export import REPOSITORY, RESULTS, export
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import own_experiment
 from fedflat.bench.experiments.files import experiment_names
-from fedflat.bench.experiments.results import METRICS, ResultPaths, run_in
+from fedflat.bench.experiments.results import STORE, ResultPaths
 from fedflat.bench.files.atomic import replacing
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import CONFIG, LOCAL_MODELS, LOG, PROVENANCE, SNAPSHOTS, RunDirectory
 
 KEPT = REPOSITORY / "results" / "reproductions"
-
-KINDS = ("partitions", "runs", "analysis")
-"""The folders of results that are kept, below each that of the experiment; analyses are computed from the others."""
 
 
 def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
@@ -49,9 +46,11 @@ def keep(experiment: str, results: Path, targets: Sequence[str]) -> None:
     own = [] if experiment in experiment_names() else [experiment]
     with tempfile.TemporaryDirectory() as temporary:
         archive, copy = Path(temporary) / "results.zip", Path(temporary) / RESULTS
-        unfinished = shutil.ignore_patterns(SNAPSHOTS, LOCAL_MODELS, "*.partial-*", ".*")  # training may continue
         for below in _folders(requested.experiment.name, results):
-            shutil.copytree(results / below, copy / below, ignore=unfinished)
+            shutil.copytree(results / below, copy / below, ignore=shutil.ignore_patterns(".*"))
+        for _, run in runs_of(requested):
+            place = copy / run.path.relative_to(results)
+            shutil.copytree(run.path, place, ignore=shutil.ignore_patterns(SNAPSHOTS, LOCAL_MODELS, ".*"))
         for _, run in runs_of(RequestedExperiment(experiment, copy, requested.overrides)):
             if not (run.path / LOG).is_file():
                 raise UserError(f"'{results / run.path.relative_to(copy) / LOG}' is missing; nothing was replaced")
@@ -85,18 +84,15 @@ def _check_nothing_is_lost(before: Path, after: Path) -> None:
 def restore(experiment: str, results: Path) -> int:
     """Copy the kept runs, with logs and final models, and their analyses to `results`; return the number of new files.
 
-    Files that are there stay, because they can be newer, such as analyses with other options.
-    Analyses are written after the runs, so that Snakemake does not take them for older ones; the files by which a run,
-    and a cell, count as finished after all others of the runs, so that an interrupted copy is not taken for a whole
-    one. A `UserError` if nothing is kept of the experiment, or if `results` has another run of the same configuration;
-    then nothing is copied.
+    Files that are there stay. The files by which a run counts as finished are written after its others, and lists at
+    last, so that an interrupted copy is not taken for a whole one. A `UserError` if nothing is kept of the experiment,
+    or if `results` has another run of the same configuration; then nothing is copied.
     """
     there = kept(experiment)
-    folders = _folders(there.experiment.name, there.results)
-    if not folders:
+    if not _folders(there.experiment.name, there.results):
         names = ", ".join(sorted(folder.name for folder in KEPT.glob("[!.]*")))
         raise UserError(f"no results of '{experiment}' are kept (allowed: {names})")
-    files = [below / file for below in folders for file in sorted(_files(there.results / below), key=_place_in_copy)]
+    files = sorted(_files(there.results), key=_place_in_copy)
     for file in files:
         if file.name == PROVENANCE and (results / file).exists():
             _check_same(results / file, there.results / file)
@@ -108,10 +104,8 @@ def restore(experiment: str, results: Path) -> int:
 
 
 def _place_in_copy(file: Path) -> int:
-    """1 for the file by which a run counts as finished, 2 for that of a cell, 0 for others."""
-    if file.name == CONFIG:
-        return 1
-    return 2 if file.name == METRICS and not file.match(str(run_in(Path(), "*") / METRICS)) else 0
+    """1 for the file by which a run counts as finished, 2 for lists, 0 for others."""
+    return 1 if file.name == CONFIG else 2 * (STORE not in file.parts)
 
 
 def _check_same(here: Path, there: Path) -> None:
@@ -129,8 +123,10 @@ def _files(results: Path) -> list[Path]:
 
 
 def _folders(experiment: str, results: Path) -> list[Path]:
-    """The folders of an experiment that are kept, relative to that of all results."""
-    return [Path(kind) / experiment for kind in KINDS if (results / kind / experiment).is_dir()]
+    """The folders with the lists and the splits of an experiment, relative to that of all results."""
+    paths = ResultPaths()
+    folders = [paths.lists(experiment), paths.splits(experiment)]
+    return [below for one in folders if (results / (below := one.relative_to(paths.root))).is_dir()]
 
 
 def _with_relative_paths(value: Any) -> Any:
@@ -155,7 +151,7 @@ def kept(experiment: str) -> RequestedExperiment:
 def finished(experiment: str, results: Path) -> RequestedExperiment:
     """The experiment with the results in a folder, and with the methods whose runs are finished in all settings."""
     own, paths = own_experiment(experiment), ResultPaths(results)
-    missing = {one.method for one in own.addresses if not (paths.cell(own.name, one.path) / METRICS).is_file()}
+    missing = {one.method for one in own.addresses if not paths.runs(own.name, one.path).is_file()}
     methods = [label for label in own.methods if label not in missing]
     return RequestedExperiment(experiment, results, {} if not missing else {"chosen": methods})
 
@@ -163,8 +159,8 @@ def finished(experiment: str, results: Path) -> RequestedExperiment:
 def runs_of(requested: RequestedExperiment) -> Iterator[tuple[CellAddress, RunDirectory]]:
     """The finished runs, each with its cell."""
     for cell in requested.experiment.addresses:
-        for run in find_runs(requested.paths.cell(requested.experiment.name, cell.path)).by_seed.values():
-            yield cell, run
+        for one in runs_of_list(requested.paths.runs(requested.experiment.name, cell.path)):
+            yield cell, one.run
 
 
 if __name__ == "__main__":

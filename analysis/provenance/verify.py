@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from fedflat.analysis.analyses.run_analysis import find_runs
+from fedflat.analysis.analyses.found_runs import lists_in, runs_of_list
 from fedflat.analysis.provenance.comparison import Comparison
 from fedflat.analysis.provenance.replay import Replay
 from fedflat.analysis.provenance.verdict import DifferenceError, Verdict
@@ -21,7 +21,7 @@ from fedflat.bench.data.sources.base import Source, verify_cache
 from fedflat.bench.experiments.results import METRICS, PARTITION
 from fedflat.bench.experiments.stored_config import trust_code
 from fedflat.bench.files.checksums import UNCHECKED, DamagedFileError
-from fedflat.bench.files.csv_json import read_checked_csv, read_checked_text
+from fedflat.bench.files.csv_json import read_checked_csv
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.directories.open_runs import failure_in_user_file
 from fedflat.bench.training.directories.run_files import WITH_CHECKSUMS, check_models, has_models, readers
@@ -39,53 +39,30 @@ from fedflat.bench.training.run_directory import (
     train_again,
 )
 from fedflat.bench.training.run_setup import RunSetup, load_dataset, split_of
-from fedflat.bench.training.train import cell_metrics
 
 Devices = Callable[[RunDirectory], torch.device]
 """Chooses the device on which rounds of a run are computed again."""
 
 
-def find(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The run directories in a folder, or the folder itself if it is one, and the folders of cells.
+def find(folder: Path) -> list[Path]:
+    """The run directories in a folder, or that lists in it name, or the folder itself if it is one.
 
     A run directory is found even if one of its files is missing; unfinished runs are left out. A `UserError` if there
     is none.
     """
     marks = [file for name in (CONFIG, PROVENANCE) for file in folder.rglob(name)]
-    folders = {mark.parent for mark in marks}
-    runs = {one for one in folders if not _is_unfinished(one)}
+    listed = [one.place for file in lists_in(folder) for one in runs_of_list(file)]
+    runs = {one for one in (*(mark.parent for mark in marks), *listed) if not _is_unfinished(one)}
     if not runs:
-        raise UserError(f"no finished run in '{folder}' (allowed: a run directory, or a folder with runs below it)")
-    with_metrics = {file.parent for file in folder.rglob(METRICS)}
-    cells = {one for one in with_metrics - folders if not _is_unfinished(one)}
-    return sorted(runs), sorted(cells)
+        raise UserError(
+            f"no finished run in '{folder}' (allowed: a run directory, or a folder with runs or lists of them)"
+        )
+    return sorted(runs)
 
 
 def _is_unfinished(folder: Path) -> bool:
     """Whether a folder is the working directory of a run, or an old run that is being replaced, which is hidden."""
     return UNFINISHED in folder.name or folder.name.startswith(".")
-
-
-def verify_cell(folder: Path) -> Verdict:
-    """Verify that the metrics.csv of a cell contains the rows of its runs."""
-    file = folder / METRICS
-    verdict = Verdict(file)
-    with verdict.of("the rows of its runs"):
-        remedy = "repeat the command that trained the cell: it keeps finished runs, and writes this file again"
-        try:
-            runs = find_runs(folder)
-            rows = cell_metrics(runs.cell, runs.by_seed).to_csv(index=False).splitlines()
-        except DamagedFileError:
-            raise
-        except UserError as error:  # a run is missing, or has another configuration
-            raise DifferenceError(str(error)) from None
-        stored = read_checked_text(file, remedy).splitlines()
-        for number, (ours, theirs) in enumerate(zip(stored, rows, strict=False), start=1):
-            if ours != theirs:
-                raise DamagedFileError(file, f"line {number} differs from the metrics and times of the run", remedy)
-        if len(stored) != len(rows):
-            raise DamagedFileError(file, f"it has {len(stored)} lines instead of {len(rows)}", remedy)
-    return verdict
 
 
 def verify_run(path: Path, rounds: int, device: Devices, *, first: int | None = None, trust: bool = False) -> Verdict:

@@ -70,7 +70,7 @@ class Experiment(ExperimentFile):
     @cached_property
     def own_methods(self) -> tuple[str, ...]:
         """The labels of the user's own methods: those with a file, or with components, unless a paper has them."""
-        of_papers = {scaled_name(name, self.scale, self.evaluation.until) for name in experiment_names()}
+        of_papers = {scaled_name(name, self.scale) for name in experiment_names()}
         by_components = self.name not in of_papers
         return tuple(
             label for label, entry in self.methods.items() if entry.file is not None or (by_components and entry.slots)

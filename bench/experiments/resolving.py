@@ -9,7 +9,7 @@ First the file, a mapping with the keys of `ExperimentFile`:
 Then `FILE_LAYERS`:
 
 2. `_methods_of_parts`: methods that only parts list belong to the experiment, too
-3. `_scale`: the number of rounds at smoke scale, and the experiment's name at that scale and with `evaluation.until` on
+3. `_scale`: the number of rounds at smoke scale, and the experiment's name at that scale on
    the command line
 4. `_overrides`: the values of the command line (`--set`, `--config`), in the experiment and in its parts
 
@@ -101,11 +101,9 @@ def experiment_data(name: str) -> Data:
     return merged_files
 
 
-def scaled_name(name: str, scale: str | None, until: float | None = None) -> str:
-    """The name under which an experiment's results are stored: others than the whole runs at the paper's scale have
-    their own, such as fedlesam_smoke, or fedlesam_until74 for runs that stop at a test accuracy."""
-    of_scale = "" if scale in (None, "paper") else f"_{scale}"
-    return f"{name}{of_scale}" + ("" if until is None else f"_until{until:g}".replace(".", "_"))
+def scaled_name(name: str, scale: str | None) -> str:
+    """The name of an experiment at a scale: at others than the paper's, it has its own, such as fedlesam_smoke."""
+    return name if scale in (None, "paper") else f"{name}_{scale}"
 
 
 def _methods_of_parts(data: Data, _: Overrides) -> Data:
@@ -124,12 +122,10 @@ def _methods_of_parts(data: Data, _: Overrides) -> Data:
 
 
 def _scale(data: Data, overrides: Overrides) -> Data:
-    given = {"scale": data.get("scale"), **{override.key: override.value for override in overrides}}
-    scale, until = given["scale"], given.get("evaluation.until")
+    scale = {"scale": data.get("scale"), **{override.key: override.value for override in overrides}}["scale"]
     if scale == "smoke":
         data = _with_training(data, "rounds", ROUNDS)
-    named = isinstance(data.get("name"), str) and (until is None or type(until) in (int, float))
-    return {**data, "name": scaled_name(data["name"], scale, until)} if named else data
+    return {**data, "name": scaled_name(data["name"], scale)} if isinstance(data.get("name"), str) else data
 
 
 def _overrides(data: Data, overrides: Overrides) -> Data:

@@ -91,11 +91,15 @@ class ResultPaths:
 
     def partition(self, experiment: str, cell: str, seed: int | str) -> Path:
         """The file of a run's split, drawn without training."""
-        return run_in(self.root / "partitions" / experiment / cell, seed) / PARTITION
+        return run_in(self.splits(experiment) / cell, seed) / PARTITION
 
     def drawn_partition(self, experiment: str, dataset: str, partition: str, clients: int, seed: int) -> Path:
         """The folder in which `fedflat data partition` stores one split."""
-        return run_in(self.root / "partitions" / experiment / dataset / partition / f"{clients}-clients", seed)
+        return run_in(self.splits(experiment) / dataset / partition / f"{clients}-clients", seed)
+
+    def splits(self, experiment: str) -> Path:
+        """The folder of all splits of an experiment that are drawn without training."""
+        return self.root / "partitions" / experiment
 
     def tuning(self, experiment: str, cell: str) -> Path:
         """The folder of the trials of a cell."""

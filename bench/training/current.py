@@ -2,7 +2,8 @@
 
 A run's identity says what was computed, but not all of how. So a finished run of the identity that is wanted
 
-- is current if it was trained on another device, by other code or with other threads: it is taken, and `remarks` says so;
+- is current if it was trained on another device, by other code or with other threads: it is taken, and `remarks` says
+  so;
 - contradicts if a value of the engine is fixed and it has another one, or if user-defined data, or weights that a
   user-defined model loads, have changed since: it is refused, or trained again if the user has said so (`replace`).
 """
@@ -44,7 +45,7 @@ def current_run(path: Path, config: RunConfig, *, replace: bool = False, inputs:
     """The run in `path` that need not be trained; None: it has to be.
 
     A `UserError` as for `finished_run`, and if the run contradicts. With `replace`, a run that contradicts, is damaged,
-    or is of another configuration or other code has to be trained. Without `inputs`, data and weights are not looked at.
+    or is of another configuration or other code has to be trained. Without `inputs`, data and weights are not compared.
     """
     try:
         run = finished_run(path, config)

@@ -24,14 +24,15 @@ def analyse(
     run_dir: Annotated[
         list[Path],
         typer.Argument(
-            help="A run directory (.../seed-0), or the folder of a cell with all its seeds. Several are allowed.",
+            help="A run directory (.../seed-0), a folder of the store with runs below it, or the lists of an experiment "
+            "or of one of its cells. Several are allowed.",
             metavar="FOLDER",
         ),
     ],
     compare_with: Annotated[
         list[Path] | None,
         typer.Option(
-            help="For analyses that compare runs: a run of another method or partition to compare with. "
+            help="For analyses that compare runs: runs of another method or partition to compare with, as FOLDER. "
             "Can be repeated.",
             metavar="FOLDER",
         ),
@@ -48,35 +49,41 @@ def analyse(
     out: Annotated[
         Path | None,
         file_option(
-            "The CSV file to write, if only one folder is given. Default: for runs in RESULTS/runs/..., "
-            "RESULTS/analysis/custom/.../ANALYSIS.csv; for other runs, analysis/ANALYSIS.csv in the given folder."
+            "A CSV file of your own to write, with the rows of all runs of one configuration. Default: each run has a "
+            "file in its folder analyses."
         ),
     ] = None,
+    list_: Annotated[
+        Path | None,
+        file_option("The list to write of the files of all runs, such as tables of an experiment read it.", "--list"),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Compute again what another version of the code computed.")
+    ] = False,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Analyse finished runs.
 
-    Writes one tidy CSV file for each folder, and replaces an existing one.
+    Writes one tidy CSV file for each run, which lies with it: what is computed already is not computed again.
 
     \b
     Examples:
-      fedflat analyse flatness results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam
-      fedflat analyse hessian results/runs/quick/digits/dirichlet-0.1/4-of-20/*/seed-0 --set eigenvalues=10
+      fedflat analyse flatness results/experiments/quick/digits/dirichlet-0.1/4-of-20/fedsam
+      fedflat analyse hessian results/store/digits/dirichlet-0.1/4-of-20/*/seed-0 --set eigenvalues=10
     """
     started = time.perf_counter()
     keep_freed_memory()
     import torch
 
     from fedflat.analysis.analyses import parse_analysis
-    from fedflat.analysis.analyses.run_analysis import find_runs, run_analysis
+    from fedflat.analysis.analyses.found_runs import find_runs, found_runs
+    from fedflat.analysis.analyses.run_analysis import run_analysis, store_analysis
+    from fedflat.analysis.analyses.stored import write_analysis_list
     from fedflat.bench.experiments.files import experiment_names
-    from fedflat.bench.experiments.results import custom_analysis
     from fedflat.bench.experiments.stored_config import trust_code
     from fedflat.bench.host.torch_device import prepare_device
 
-    if out is not None and len(run_dir) > 1:
-        raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
     if analysis in experiment_names():
         raise UserError(
             f"{analysis} is an experiment; expected: fedflat analyse ANALYSIS FOLDER, FOLDER with finished runs"
@@ -87,15 +94,23 @@ def analyse(
             trust_code(folder)
     torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 
-    attempts = Attempts("folders", len(run_dir))
-    for folder in run_dir:
-        with attempts.at(folder):
-            file = out or custom_analysis(folder, analysis)
-            first = next(iter(find_runs(folder).by_seed.values()))
+    cells, others = [runs for folder in run_dir for runs in found_runs(folder)], [*map(find_runs, compare_with or ())]
+    if (out is not None or list_ is not None) and len(cells) > 1:
+        raise UserError(f"--out and --list are for runs of one configuration, and {len(cells)} are given")
+    attempts = Attempts("configurations", len(cells))
+    for cell in cells:
+        first = next(iter(cell.by_seed.values()))
+        with attempts.at(first.path.parent):
             torch.set_num_threads(threads or first.config.model.threads(available_cores()))
-            done = "replaced" if file.exists() else "written"
-            run_analysis(parsed, folder, file, torch_device, typer.echo, compare_with or ())
-            typer.echo(f"{done}: {file}")
+            if out is not None:
+                run_analysis(parsed, cell, out, torch_device, typer.echo, others)
+                typer.echo(f"written: {out}")
+                continue
+            files = store_analysis(parsed, cell, torch_device, typer.echo, others, replace=replace)
+            for file in files.values():
+                typer.echo(f"stored in {file}")
+            if list_ is not None:
+                write_analysis_list(list_, cell, files)
     attempts.check()
     typer.echo(resources_used(started))
 

@@ -27,8 +27,8 @@ def verify(
     folder: Annotated[
         list[Path],
         typer.Argument(
-            help="A run directory (.../seed-0), or a folder with runs: of a cell, or of an experiment. Several are "
-            "allowed.",
+            help="A run directory (.../seed-0), a folder of the store, or one with the lists of an experiment. Several "
+            "are allowed.",
             parser=folder_path,
             metavar="FOLDER",
         ),
@@ -66,15 +66,15 @@ def verify(
 
     \b
     Examples:
-      fedflat verify results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam
-      fedflat verify results/runs/quick --rounds 5
-      fedflat verify results/runs/quick --rounds 5 --first 12
+      fedflat verify results/experiments/quick/digits/dirichlet-0.1/4-of-20/fedsam
+      fedflat verify results/experiments/quick --rounds 5
+      fedflat verify results/store/digits/dirichlet-0.1 --rounds 5 --first 12
     """
     started = time.perf_counter()
     keep_freed_memory()
     import torch
 
-    from fedflat.analysis.provenance.verify import find, verify_cell, verify_run
+    from fedflat.analysis.provenance.verify import find, verify_run
     from fedflat.bench.host.torch_device import prepare_device
     from fedflat.bench.training.run_directory import RunDirectory
 
@@ -86,16 +86,14 @@ def verify(
         on_cpu = str(run.provenance.get("device")).startswith("cpu")
         return prepared("cpu" if device == "auto" and on_cpu else device)
 
-    found = [find(one) for one in folder]
-    runs, cells = (list(dict.fromkeys(path for paths in kind for path in paths)) for kind in zip(*found, strict=True))
-    differing: list[str] = []
-    for path in [*runs, *cells]:
-        verdict = verify_cell(path) if path in cells else verify_run(path, rounds, device_of, first=first, trust=trust)
+    runs, differing = dict.fromkeys(path for one in folder for path in find(one)), list[str]()
+    for path in runs:
+        verdict = verify_run(path, rounds, device_of, first=first, trust=trust)
         typer.echo(str(verdict))
         if verdict.differs:
             differing.append(str(verdict.about))
     if differing:
-        raise UserError(f"{len(differing)} of {len(runs) + len(cells)} differ: {first_few(differing)}")
+        raise UserError(f"{len(differing)} of {len(runs)} differ: {first_few(differing)}")
     typer.echo(resources_used(started))
 
 

@@ -32,8 +32,8 @@ def run(
         bool,
         typer.Option(
             "--replace",
-            help="Train again, and then replace, finished runs that another version of the code trained, that are damaged, "
-            "or that contradict fixed values of the engine or data that have changed.",
+            help="Train again, and then replace, finished runs that another version of the code trained, that are "
+            "damaged, or that contradict fixed values of the engine or data that have changed.",
         ),
     ] = False,
     list_: Annotated[
@@ -60,8 +60,8 @@ def run(
 
     A cell is one method in one setting (data set, partition, participation), with all its seeds; the name of a swept
     method stands for all its values. A run is stored in RESULTS/store, where its configuration says, whoever asks for
-    it: an interrupted run is resumed, a finished one is not trained again, and one that another process trains is waited
-    for. If one cell fails, the others are still trained.
+    it: an interrupted run is resumed, a finished one is not trained again, and one that another process trains is
+    waited for. If one cell fails, the others are still trained.
 
     \b
     Examples:

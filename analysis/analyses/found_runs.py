@@ -1,0 +1,89 @@
+"""The finished runs that a folder stands for: a run directory, folders of the store, or the lists of an experiment."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.results import RUNS
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.lists import ListedRun, listed_runs
+from fedflat.bench.training.run_directory import CONFIG, RunDirectory, is_complete
+
+PLACE = ("experiments", "experiment", *IDS)
+"""The folders above a list, below that of results."""
+
+AGAIN = "repeat the command that trained the cell: it keeps finished runs, and writes this file again"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Finished runs by seed that differ in their seeds only; `names`: the values of `IDS` for them."""
+
+    names: Mapping[str, str]
+    by_seed: Mapping[int, RunDirectory]
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The labels of the method and the partition."""
+        return self.names["method"], self.names["partition"]
+
+
+def found_runs(folder: Path) -> list[Runs]:
+    """All finished runs in a folder, those that differ in their seeds only together; a `UserError` if there is none.
+
+    In a list, runs have the labels of its experiment; elsewhere, those of their configurations.
+    """
+    if is_complete(folder):
+        return [_by_configuration([RunDirectory(folder)])]
+    if lists := lists_in(folder):
+        return [*map(_listed, lists)]
+    places = defaultdict[Path, list[Path]](list)
+    for config in sorted(folder.glob(f"**/seed-*/{CONFIG}")):
+        if config.parent.name.removeprefix("seed-").isdigit():  # not that of an unfinished run
+            places[config.parents[1]].append(config.parent)
+    if not places:
+        raise UserError(
+            f"no finished run in '{folder}' (allowed: a run directory, a folder with some below it, such as "
+            "results/store, or a folder with lists of them, such as results/experiments/quick)"
+        )
+    return [_by_configuration([*map(RunDirectory, runs)]) for runs in places.values()]
+
+
+def find_runs(folder: Path) -> Runs:
+    """The runs of a folder, which must differ in their seeds only."""
+    found = found_runs(folder)
+    if len(found) > 1:
+        raise UserError(f"'{folder}' has runs of {len(found)} configurations (allowed here: of one)")
+    return found[0]
+
+
+def lists_in(folder: Path) -> list[Path]:
+    """The lists of runs in a folder, which are in results/experiments/EXPERIMENT/CELL."""
+    files = sorted(folder.rglob(f"{RUNS}.csv"))
+    return [file for file in files if file.absolute().parts[-len(PLACE) - 1 :][0] == PLACE[0]]
+
+
+def runs_of_list(file: Path) -> list[ListedRun]:
+    """The runs of a list in a folder of results, which need not exist."""
+    return listed_runs(file, results_of(file), AGAIN)
+
+
+def results_of(file: Path) -> Path:
+    """The folder of results that contains a list."""
+    return (file if len(file.parents) > len(PLACE) else file.absolute()).parents[len(PLACE)]
+
+
+def _listed(file: Path) -> Runs:
+    """The runs of a list of an experiment, which must exist."""
+    names = dict(zip(IDS, file.absolute().parts[-len(IDS) - 1 : -1], strict=True))
+    return Runs(names, {one.seed: one.run for one in runs_of_list(file)})
+
+
+def _by_configuration(runs: Sequence[RunDirectory]) -> Runs:
+    by_seed = {run.config.seed: run for run in runs}
+    config = runs[0].config
+    labels = (config.dataset.label, config.partition.label, config.participation.label(config.partition.clients))
+    names = dict(zip(IDS, (*labels, config.method.recipe.name), strict=True))
+    return Runs(names, dict(sorted(by_seed.items())))
