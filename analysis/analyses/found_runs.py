@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.experiments.results import RUNS
+from fedflat.bench.host.threads import available_cores
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.lists import ListedRun, listed_runs
 from fedflat.bench.training.run_directory import CONFIG, RunDirectory, is_complete
@@ -28,6 +29,16 @@ class Runs:
     def labels(self) -> tuple[str, str]:
         """The labels of the method and the partition."""
         return self.names["method"], self.names["partition"]
+
+    @property
+    def place(self) -> Path:
+        """The folder with the runs."""
+        return next(iter(self.by_seed.values())).path.parent
+
+    @property
+    def threads(self) -> int:
+        """The CPU threads that suit their model."""
+        return next(iter(self.by_seed.values())).config.model.threads(available_cores())
 
 
 def found_runs(folder: Path) -> list[Runs]:

@@ -10,7 +10,7 @@ import torch
 
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
-from fedflat.analysis.analyses.found_runs import Runs
+from fedflat.analysis.analyses.found_runs import Runs, find_runs
 from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
@@ -60,19 +60,21 @@ def store_analysis(
 
 def run_analysis(
     analysis: Analysis,
-    cell: Runs,
+    folder: Path,
     out: Path,
     device: torch.device,
     log: Progress,
-    compare_with: Sequence[Runs] = (),
+    compare_with: Sequence[Path] = (),
 ) -> None:
-    """Analyse the runs of a cell into one file, which is replaced.
+    """Analyse the runs of a folder (see `find_runs`) into one file, which is replaced.
 
     Its columns are: those that name a run, the columns of the analysis, `definition`, and `PROVENANCE_COLUMNS`. A run
-    that diverged, or stopped at a target accuracy, has no rows, unless the analysis uses such runs.
+    that diverged, or stopped at a target accuracy, has no rows, unless the analysis uses such runs. `compare_with`:
+    folders with the runs of other methods or partitions.
     """
     tables, partial_results = list[pd.DataFrame](), list[Path]()
-    for run in _analysed_runs(analysis, cell, device, log, compare_with):
+    cell, *others = map(find_runs, (folder, *compare_with))
+    for run in _analysed_runs(analysis, cell, device, log, others):
         partial_results.append(out.with_name(f".{out.stem}-seed-{run.config.seed}.unfinished"))
         with_partial = changed(run, partial_results=partial_results[-1])
         tables.append(_table(analysis, with_partial, _provenance(analysis, run), log, cell.names))

@@ -106,15 +106,18 @@ class Tidy:
         columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *definition, *kind.optional, *also]))
         frames = []
         for cell in dict.fromkeys(cells):
-            if file == "partition":
-                tables = self._splits(cell, seed)
-            else:
-                tables = self._metrics(cell) if file == "metrics" else self._analysis(file, cell, kind)
+            tables = self._tables(file, cell, seed, kind)
             frames += [table.assign(**cell.columns) for table in tables if not table.empty]
         whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
         return whole.reindex(columns=columns)
 
-    def _splits(self, cell: CellAddress, seed: int) -> list[pd.DataFrame]:
+    def _tables(self, file: str, cell: CellAddress, seed: int, kind: TidyFile) -> Iterable[pd.DataFrame]:
+        """The rows of a cell, by run."""
+        if file == "partition":
+            return self._splits(cell, seed)
+        return self._metrics(cell) if file == "metrics" else self._analysis(file, cell, kind)
+
+    def _splits(self, cell: CellAddress, seed: int) -> Sequence[pd.DataFrame]:
         drawn, own = self.path("partition", cell, seed), self.experiment.cell(cell.path).runs[0].with_seed(seed)
         if drawn.is_file():
             columns = ("client", "index", "label")

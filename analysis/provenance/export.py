@@ -1,7 +1,7 @@
 """Exports targets of Snakemake as one archive, from which their tables and figures are rendered without training.
 
-results/        lists, what is rendered from them, and the store: configuration, metrics, partition, provenance, the log's
-                events and analyses of runs; on request also models and states
+results/        lists, what is rendered from them, and the store: configuration, metrics, partition, provenance, the
+                log's events and analyses of each run; on request also models and states
 experiment/     the files that define the experiment, its analyses, tables and figures
 
 Tables and figures are rendered from the files of the archive alone, so the archive is known to be complete.

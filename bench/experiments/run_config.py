@@ -437,11 +437,15 @@ class RunConfig(Frozen):
         The labels, and the recipe's name, are for readers; the hash of the configuration without its seed makes the
         place that of this configuration alone. It depends on what the identity depends on, not on names of files.
         """
-        data, partition, participation = map(_by_content, (self.dataset, self.partition, self.participation))
-        clients, content = self.partition.clients, json.loads(self.canonical_json())
-        hashed = short_hash(_canonical({**content, "seed": None}), digits=HASH_DIGITS)
+        hashed = short_hash(_canonical({**json.loads(self.canonical_json()), "seed": None}), digits=HASH_DIGITS)
         name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.method.recipe.name.replace(" + ", "+"))[:LONGEST_NAME]
-        return Path(data.label, partition.label, participation.label(clients), f"{name}-{hashed}", f"seed-{self.seed}")
+        return Path(
+            _by_content(self.dataset).label,
+            _by_content(self.partition).label,
+            _by_content(self.participation).label(self.partition.clients),
+            f"{name}-{hashed}",
+            f"seed-{self.seed}",
+        )
 
 
 Section = TypeVar("Section", bound=Frozen)

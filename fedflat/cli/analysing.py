@@ -24,8 +24,8 @@ def analyse(
     run_dir: Annotated[
         list[Path],
         typer.Argument(
-            help="A run directory (.../seed-0), a folder of the store with runs below it, or the lists of an experiment "
-            "or of one of its cells. Several are allowed.",
+            help="A run directory (.../seed-0), a folder of the store with runs below it, or the lists of an "
+            "experiment, or of one of its cells. Several are allowed.",
             metavar="FOLDER",
         ),
     ],
@@ -94,18 +94,20 @@ def analyse(
             trust_code(folder)
     torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 
+    if out is not None:
+        if len(run_dir) > 1:
+            raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
+        torch.set_num_threads(threads or find_runs(run_dir[0]).threads)
+        run_analysis(parsed, run_dir[0], out, torch_device, typer.echo, compare_with or ())
+        typer.echo(f"written: {out}\n{resources_used(started)}")
+        return
     cells, others = [runs for folder in run_dir for runs in found_runs(folder)], [*map(find_runs, compare_with or ())]
-    if (out is not None or list_ is not None) and len(cells) > 1:
-        raise UserError(f"--out and --list are for runs of one configuration, and {len(cells)} are given")
+    if list_ is not None and len(cells) > 1:
+        raise UserError(f"--list is of runs of one configuration, and {len(cells)} are given")
     attempts = Attempts("configurations", len(cells))
     for cell in cells:
-        first = next(iter(cell.by_seed.values()))
-        with attempts.at(first.path.parent):
-            torch.set_num_threads(threads or first.config.model.threads(available_cores()))
-            if out is not None:
-                run_analysis(parsed, cell, out, torch_device, typer.echo, others)
-                typer.echo(f"written: {out}")
-                continue
+        with attempts.at(cell.place):
+            torch.set_num_threads(threads or cell.threads)
             files = store_analysis(parsed, cell, torch_device, typer.echo, others, replace=replace)
             for file in files.values():
                 typer.echo(f"stored in {file}")

@@ -9,32 +9,41 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedflat.analysis.analyses import ANALYSES, load_analyses, parse_analysis
+from fedflat.analysis.analyses import load_analyses, parse_analysis
+from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.analyses.found_runs import find_runs, results_of
 from fedflat.analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
-from fedflat.analysis.analyses.run_analysis import run_analysis
+from fedflat.analysis.analyses.run_analysis import store_analysis
+from fedflat.analysis.analyses.stored import stored_file, write_analysis_list
 from fedflat.analysis.comparison.adding import add
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.report.requested import RequestedExperiment
-from fedflat.bench.experiments.address import IDS, CellAddress, Setting
+from fedflat.bench.experiments.address import CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment, load_experiment
 from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.files.csv_json import write_checked_json, write_csv
+from fedflat.bench.files.lists import write_list
 from fedflat.bench.host.progress import silent
 from fedflat.bench.host.torch_device import prepare_device
 from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, RunDirectory
 from fedflat.bench.training.train import train_cell
 from tests.places import ROOT
 
 QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
-IDENTITIES = {
-    (path, run.seed): run.identity for path, cell in load_experiment(str(QUICK)).cells().items() for run in cell.runs
+CONFIGURATIONS = {
+    (path, run.seed): run for path, cell in load_experiment(str(QUICK)).cells().items() for run in cell.runs
 }
 
 
-def _identity(experiment: str, cell: CellAddress, seed: int) -> str | None:
+def _configurations(experiment: str | Experiment, cell: CellAddress) -> dict[int, RunConfig]:
+    """Those of the runs of a cell by seed; empty if quick has no such cell."""
     if experiment == "quick":
-        return IDENTITIES.get((cell.path, seed))
-    return next(run.identity for run in load_experiment(experiment).cell(cell.path).runs if run.seed == seed)
+        return {seed: run for (path, seed), run in CONFIGURATIONS.items() if path == cell.path}
+    experiment = load_experiment(experiment) if isinstance(experiment, str) else experiment
+    return {run.seed: run for run in experiment.cell(cell.path).runs}
 
 
 CONFIGURED = load_analyses(str(QUICK))
@@ -51,25 +60,89 @@ def tidy_in(results: Path, experiment: Experiment) -> Tidy:
     return Tidy(results, experiment, CONFIGURED)
 
 
-def write(results: Path, cell: CellAddress, file: str, frame: pd.DataFrame, *, experiment: str = "quick") -> Path:
-    """Write one tidy file with the id columns of the real ones."""
-    path = ResultPaths(results).tidy(experiment, cell.path, file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if file in ANALYSES:  # with columns that this frame has nothing for
-        frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *ANALYSES[file].columns])))
-    if file != "partition":
-        ids, names = (experiment, *cell.ids), ("experiment", *IDS)
-        frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
-        frame["identity"] = [_identity(experiment, cell, seed) for seed in frame["seed"]]
-        frame["code"] = code_fingerprint()
-    if file in ANALYSES:
-        frame = frame.assign(
-            options=name_value_pairs(CONFIGURED[file].options().items()),
-            compared_with="",
-            code=analysis_fingerprint(CONFIGURED[file].name),
-        )
-    frame.to_csv(path, index=False)
+def write(
+    results: Path,
+    cell: CellAddress,
+    file: str,
+    frame: pd.DataFrame,
+    *,
+    experiment: str | Experiment = "quick",
+    analysis: Analysis | None = None,
+) -> Path:
+    """Write rows of one kind as pipelines do: into run directories, with a list. Returns the list, or the split.
+
+    `analysis`: with its options, if it is not that of quick.
+    """
+    paths, rows, configurations = ResultPaths(results), [], _configurations(experiment, cell)
+    path = paths.tidy(experiment if isinstance(experiment, str) else experiment.name, cell.path, file)
+    if file == "partition":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.to_csv(path, index=False)
+        return path
+    for seed, own in frame.groupby("seed", sort=False):
+        config = configurations.get(seed)
+        identity = "0" * 16 if config is None else config.identity
+        run = paths.store / cell.path / f"seed-{seed}" if config is None else paths.run(config)
+        row = {"seed": str(seed), "identity": identity}
+        if file == "metrics":
+            write_run(run, identity, own)
+            row = {"label": cell.method, **row, "path": str(run.relative_to(results)), "training": ""}
+        else:
+            kind = analysis or CONFIGURED[file]
+            stored = stored_file(run, kind)
+            stored.parent.mkdir(parents=True, exist_ok=True)
+            columns = list(dict.fromkeys([*own.columns, *kind.columns]))  # with those that it has nothing for
+            own.reindex(columns=columns).assign(
+                identity=identity,
+                options=name_value_pairs(kind.options().items()),
+                compared_with="",
+                code=analysis_fingerprint(kind.name),
+            ).to_csv(stored, index=False)
+            row["path"] = str(stored.relative_to(results))
+        rows.append(row)
+    write_list(path, rows)
     return path
+
+
+def write_run(run: Path, identity: str, frame: pd.DataFrame) -> None:
+    """Write what is read of a run for tables and figures."""
+    run.mkdir(parents=True, exist_ok=True)
+    missing = frame.get("missing_images", pd.Series([0])).fillna(0).iloc[0]
+    code = str(frame["code"].iloc[0]) if "code" in frame else code_fingerprint()
+    about = {"outcome": "finished", "identity": identity, "code": {"fingerprint": code}}
+    write_checked_json(run / PROVENANCE, {**about, "missing_images": int(missing)})
+    own = frame.drop(columns=["seed", "missing_images", "code", "identity"], errors="ignore")
+    unused = [name for name in ("download", "upload", "client_state", "server_state", "gradients") if name not in own]
+    write_csv(run / "metrics.csv", own.reindex(columns=[*own.columns, *unused]))
+    (run / CONFIG).write_text("{}", encoding="utf-8")
+
+
+def read_rows(list_file: Path) -> pd.DataFrame:
+    """The rows of all files that a list names."""
+    results, tables = results_of(list_file), []
+    for row in pd.read_csv(list_file, dtype={"identity": str}).to_dict("records"):
+        place = results / row["path"]
+        ids = {"seed": row["seed"], "identity": row["identity"]}
+        if place.is_dir():
+            ids["code"] = RunDirectory(place).fingerprint
+        tables.append(pd.read_csv(place / "metrics.csv" if place.is_dir() else place).assign(**ids))
+    return pd.concat(tables, ignore_index=True)
+
+
+def write_rows(list_file: Path, frame: pd.DataFrame) -> None:
+    """Write rows, in columns as those of `read_rows`, to the files of a list, by seed; others get no rows."""
+    results, rows = results_of(list_file), pd.read_csv(list_file, dtype=str)
+    for seed, path in zip(rows["seed"], rows["path"], strict=True):
+        own = frame[frame["seed"] == int(seed)]
+        if (results / path).is_dir():
+            write_run(results / path, str(own["identity"].iloc[0]), own)
+        else:
+            own.to_csv(results / path, index=False)
+    identities = frame.drop_duplicates("seed").set_index("seed")["identity"]
+    rows["identity"] = [
+        str(identities.get(int(seed), old)) for seed, old in zip(rows["seed"], rows["identity"], strict=True)
+    ]
+    write_list(list_file, rows.drop(columns="checksum").to_dict("records"))
 
 
 def metrics(
@@ -207,16 +280,27 @@ Whether seeds are trained together does not depend on measured times.
 def train_all(source: Path, results: Path) -> None:
     """Train every cell of an experiment where the pipeline would."""
     experiment = load_experiment(str(source))
-    for path, cell in experiment.cells().items():
-        train_cell(experiment.name, cell, results / "runs" / experiment.name / path, prepare_device("cpu", 1), silent)
+    for cell in experiment.cells().values():
+        train_cell(experiment.name, cell, results, prepare_device("cpu", 1), silent)
 
 
-def analyse(folder: Path, experiment: str, cell: str, name: str, options: dict[str, object]) -> Path:
-    """Analyse the runs of a cell where the pipeline would; return the tidy file."""
+def analyse(folder: Path, experiment: str, cell: str, name: str, options: dict[str, object]) -> pd.DataFrame:
+    """Analyse the runs of a cell as the pipeline would; return the rows."""
     paths = ResultPaths(folder / "results")
-    out = paths.analysis(experiment, cell, name)
-    run_analysis(parse_analysis(name, options), paths.cell(experiment, cell), out, prepare_device("cpu", 1), silent)
-    return out
+    return analysed(paths, experiment, cell, name, parse_analysis(name, options))
+
+
+def analysed(
+    paths: ResultPaths, experiment: str, cell: str, name: str, analysis: Analysis, compared: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Store an analysis of the listed runs of a cell, and list it under `name`, as the pipeline does; its rows."""
+    runs, others = (
+        find_runs(paths.lists(experiment, cell)),
+        [find_runs(paths.lists(experiment, one)) for one in compared],
+    )
+    files = store_analysis(analysis, runs, prepare_device("cpu", 1), silent, others)
+    write_analysis_list(paths.analysis(experiment, cell, name), runs, files)
+    return pd.concat([pd.read_csv(file) for file in files.values()], ignore_index=True)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from fedflat.bench.training.directories.shared_runs import shared_runs
 
 import fedflat
 from fedflat.analysis.analyses import ANALYSES
@@ -26,7 +27,6 @@ from fedflat.bench.experiments.run_config import CODE, RunConfig
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.models import build_model
-from fedflat.bench.training.directories.shared_runs import shared_runs
 from fedflat.bench.training.run_directory import RunDirectory, finished_run
 from fedflat.bench.training.train import train_cell
 from fedflat.cli.app import built

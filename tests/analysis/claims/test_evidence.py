@@ -6,18 +6,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedflat.analysis.analyses.provenance import name_value_pairs
-from fedflat.analysis.analyses.run_analysis import run_analysis
 from fedflat.analysis.claims.evidence import Printed, Runs
 from fedflat.analysis.claims.page import HEADER, LEGEND, judged, page, stated, summary, text
 from fedflat.analysis.claims.schema import Claim, papers_with_claims
 from fedflat.analysis.report.requested import RequestedExperiment
-from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.host.progress import silent
 from fedflat.bench.host.torch_device import prepare_device
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.train import train_cell
+from tests.analysis import conftest
 from tests.analysis.conftest import metrics
 from tests.analysis.papers import printed, requested
 from tests.tiers import case
@@ -55,16 +54,8 @@ def claim(runs: Runs, name: str) -> Claim:
 def write(runs: Runs, method: str, file: str, frame: pd.DataFrame, setting: str = "digits/lda-10") -> None:
     """A tidy file as the experiment's runs would have it."""
     requested = runs.requested
-    cell = requested.experiment.cell(f"{setting}/5-of-100/{method}")
-    identities = {run.seed: run.identity for run in cell.runs}
-    frame = frame.assign(experiment=requested.experiment.name, **dict(zip(IDS, cell.address.ids, strict=True)))
-    frame = frame.assign(identity=[identities[seed] for seed in frame["seed"]], code="")
-    if file != "metrics":
-        options = requested.analyses[file].options()
-        frame = frame.assign(options=name_value_pairs(options.items()), compared_with="")
-    path = requested.tidy.path(file, cell.address)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(path, index=False)
+    cell, analysis = CellAddress.of(f"{setting}/5-of-100/{method}"), requested.analyses.get(file)
+    conftest.write(requested.results, cell, file, frame, experiment=requested.experiment, analysis=analysis)
 
 
 def write_accuracies(runs: Runs, best: list[float], **others: list[float]) -> None:
@@ -198,9 +189,8 @@ def test_the_part_counts_decides_its_claims_by_one_seed(paper: str, tmp_path: Pa
     requested, device = runs.requested, prepare_device("cpu", 1)
     for path, cell in requested.experiment.cells().items():
         if cell.address.setting.dataset == "counts":
-            folder = tmp_path / "runs" / paper / path
-            train_cell(paper, cell, folder, device, silent)
-            run_analysis(requested.analyses["cost"], folder, requested.tidy.path("cost", cell.address), device, str)
+            train_cell(paper, cell, tmp_path, device, silent)
+            conftest.analysed(requested.paths, paper, path, "cost", requested.analyses["cost"])
     found = {one.id: runs.finding(one) for one in runs.paper.claims if one.select.dataset == ("counts",)}
     assert {one.outcome for one in found.values()} == {"holds", "fails"}
     assert {name for name, one in found.items() if one.outcome == "fails"} == REFUTED[paper]

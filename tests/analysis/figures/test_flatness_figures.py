@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from fedflat.analysis.analyses import parse_analysis
@@ -11,7 +10,7 @@ from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.input.errors import UserError
-from tests.analysis.conftest import HARD, tidy_in, words, write
+from tests.analysis.conftest import HARD, read_rows, tidy_in, words, write, write_rows
 from tests.analysis.figures.drawings import EASY, drawn, drift, lines, panels, single, texts
 
 
@@ -35,7 +34,7 @@ def test_perturbation_is_the_mean_over_draws_and_seeds(realistic: Tidy) -> None:
     first, second = panels(drawn("perturbation", realistic))
     assert first.get_xlabel() == second.get_xlabel() == "Perturbation radius ‖δ‖₂"
     assert first.get_ylabel() == "Loss F(w + δ)"
-    data = pd.read_csv(realistic.results / f"analysis/quick/{HARD.path}/fedavg/perturbation.csv")
+    data = read_rows(realistic.path("perturbation", CellAddress(HARD, "fedavg")))
     assert list(lines(second)[0][1]) == pytest.approx(
         list(data[data["direction"] == "random"].groupby("radius")["loss"].mean())
     )
@@ -55,8 +54,8 @@ def test_the_rise_of_the_loss_starts_at_zero(realistic: Tidy) -> None:
         layout.check(realistic.experiment, parse_analysis("perturbation", {"radii": [1, 2]}))
     for method in layout.methods:
         if (path := realistic.path("perturbation", CellAddress(HARD, method))).is_file():
-            rows = pd.read_csv(path)
-            rows[rows["radius"] > 0].to_csv(path, index=False)
+            rows = read_rows(path)
+            write_rows(path, rows[rows["radius"] > 0])
     hard = layout.model_copy(update={"panels": layout.panels[1:]})
     with pytest.raises(UserError, match="show: rise needs losses at radius 0"):
         figures.draw(hard, realistic)
@@ -74,9 +73,9 @@ def test_losses_along_the_gradient_go_both_ways(realistic: Tidy) -> None:
 def test_a_direction_that_was_not_requested_is_one_line(realistic: Tidy) -> None:
     for setting in (HARD, EASY):
         for method in ("fedavg", "fedsam", "fedlesam"):
-            path = realistic.results / f"analysis/quick/{setting.path}/{method}/perturbation.csv"
-            table = pd.read_csv(path)
-            table[table["direction"] == "random"].to_csv(path, index=False)
+            path = realistic.path("perturbation", CellAddress(setting, method))
+            table = read_rows(path)
+            write_rows(path, table[table["direction"] == "random"])
     with pytest.raises(UserError, match=r"without directions: \[gradient\]; add it") as error:
         single(realistic, "perturbation", direction="gradient")
     assert "\n" not in str(error.value)
@@ -84,7 +83,7 @@ def test_a_direction_that_was_not_requested_is_one_line(realistic: Tidy) -> None
 
 def test_sharpness_is_the_mean_over_seeds_at_its_radii(realistic: Tidy) -> None:
     (axes,) = panels(single(realistic, "sharpness", scale="log"))
-    data = pd.read_csv(realistic.results / f"analysis/quick/{HARD.path}/fedavg/sharpness.csv")
+    data = read_rows(realistic.path("sharpness", CellAddress(HARD, "fedavg")))
     x, y = lines(axes)[0]
     assert list(x) == [0.1, 0.5, 1]
     assert list(y) == pytest.approx(list(data.groupby("radius")["sharpness"].mean()))
@@ -105,15 +104,15 @@ def test_cells_that_have_lost_seeds_are_named(realistic: Tidy) -> None:
     """A mean over the seeds that are left is reported as one; the same in the picture and in its caption."""
     cell = CellAddress(HARD, "fedsam")
     path = realistic.path("metrics", cell)
-    frame = pd.read_csv(path)
-    frame.assign(diverged=(frame["seed"] > 0).astype(int)).to_csv(path, index=False)
+    frame = read_rows(path)
+    write_rows(path, frame.assign(diverged=(frame["seed"] > 0).astype(int)))
     path = realistic.path("drift", cell)
-    frame = pd.read_csv(path)
-    frame[frame["seed"] == 0].to_csv(path, index=False)
+    frame = read_rows(path)
+    write_rows(path, frame[frame["seed"] == 0])
     layout = figures.load_figure("quick", "drift").model_copy(update={"methods": ("fedavg", "fedsam")})
     caption = words(figures.caption(layout, realistic))
     assert "mean over 1 to 3 seeds" in caption
     assert "1 of 3 seeds: FedSAM." in caption
     assert "1 of 3 seeds: FedSAM" in " ".join(texts(figures.draw(layout, realistic)))
-    frame[frame["seed"] > 2].to_csv(path, index=False)
+    write_rows(path, frame[frame["seed"] > 2])
     assert "No value: FedSAM." in words(figures.caption(layout, realistic)), "one of its runs has not diverged"

@@ -9,7 +9,7 @@ from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.measures.forward_passes import DIFFERENCES
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.input.errors import UserError
-from tests.analysis.conftest import HARD, words, write
+from tests.analysis.conftest import HARD, read_rows, words, write, write_rows
 from tests.analysis.figures.drawings import drawn, panels
 
 
@@ -51,7 +51,7 @@ def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> 
     with pytest.raises(UserError, match=r"no surface\.csv of seed 7"):
         figures.draw(layout.model_copy(update={"seed": 7}), realistic)
     cell = CellAddress(HARD, "fedavg")
-    plane = pd.read_csv(realistic.results / f"analysis/quick/{cell.path}/surface.csv")
+    plane = read_rows(realistic.path("surface", cell))
     plane.loc[:5, "loss"] = np.inf
     write(realistic.results, cell, "surface", plane[["seed", "a", "b", "loss", "error"]])
     figure = figures.draw(layout, realistic)
@@ -68,7 +68,7 @@ def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> 
 def test_the_caption_of_a_surface_in_bf16_says_how_exact_it_is(realistic: Tidy) -> None:
     layout, cell = figures.load_figure("quick", "surfaces"), CellAddress(HARD, "fedavg")
     path = realistic.path("surface", cell)
-    pd.read_csv(path).assign(**dict(zip(DIFFERENCES, (5, 0.03, 0.012, 0.5), strict=True))).to_csv(path, index=False)
+    write_rows(path, read_rows(path).assign(**dict(zip(DIFFERENCES, (5, 0.03, 0.012, 0.5), strict=True))))
     assert (
         "surface was computed in bf16: at 5 points of each run it differs from fp32 by at most 0.03 in the loss "
         "(relatively 1.2 %) and 0.5 percentage points in the error."

@@ -155,7 +155,7 @@ def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, 
     shown = layout(PANEL, methods=["fedsam"], metric="flatness_discrepancy")
     (axes,) = panels(figures.draw(shown, two))
     assert line(axes) == [(0.1, 3.5), (0.6, 1.5)]
-    assert {file.name for file in shown.inputs(quick, ResultPaths())} == {"metrics.csv", "discrepancy.csv"}
+    assert {file.name for file in shown.inputs(quick, ResultPaths())} == {"runs.csv", "discrepancy.csv"}
     assert "Values:" not in words(figures.caption(shown, two))
 
 
@@ -207,12 +207,8 @@ def swept(folder: Path, methods: dict[str, Any], **keys: Any) -> Experiment:
 
 def trained(folder: Path, experiment: Experiment) -> Tidy:
     """Metrics of all its cells: the k-th cell ends at 50 + k."""
-    for k, (path, cell) in enumerate(experiment.cells().items()):
-        file = ResultPaths(folder).tidy("own", path, "metrics")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        identities = {run.seed: run.identity for run in cell.runs}
-        frame = metrics([50 + k, 50 + k]).assign(experiment="own", **cell.address.columns, code="x")
-        frame.assign(identity=frame["seed"].map(identities)).to_csv(file, index=False)
+    for k, cell in enumerate(experiment.cells().values()):
+        write(folder, cell.address, "metrics", metrics([50 + k, 50 + k]), experiment=experiment)
     return tidy_in(folder, experiment)
 
 

@@ -12,7 +12,7 @@ from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.input.errors import UserError
-from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
+from tests.analysis.conftest import HARD, metrics, read_rows, tidy_in, words, write, write_rows
 from tests.analysis.figures.drawings import EASY, drawn, drift, foot, legend, lines, panels, single, texts
 
 
@@ -197,9 +197,9 @@ def test_a_curve_of_any_column_of_the_metrics(realistic: Tidy) -> None:
 
 def test_a_column_that_some_methods_lack(realistic: Tidy) -> None:
     """A broadcast number such as c: only the method that has it gets a curve and a place in the legend."""
-    path = realistic.results / f"runs/quick/{HARD.path}/fedsam/metrics.csv"
-    table = pd.read_csv(path)
-    table.assign(c=table["round"] / 60).to_csv(path, index=False)
+    path = realistic.path("metrics", CellAddress(HARD, "fedsam"))
+    table = read_rows(path)
+    write_rows(path, table.assign(c=table["round"] / 60))
     figure = single(realistic, "curves", metric="c")
     assert [len(lines(axes)) for axes in panels(figure)] == [1]
     assert legend(figure) == ["FedSAM"]

@@ -71,10 +71,7 @@ def test_the_scale_is_reported_in_caption_and_picture(short: Tidy) -> None:
     assert figures.draw(layout, short).get_suptitle() == ""
     smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": 4, "grid.seeds": [0, 1]})
     cell, tidy = CellAddress(HARD, "fedavg"), Tidy(short.results, smoke, short.analyses)
-    tidy.path("metrics", cell).parent.mkdir(parents=True)
-    identities = {run.seed: run.identity for run in smoke.cell(cell.path).runs}
-    frame = metrics([60, 70])
-    frame.assign(identity=frame["seed"].map(identities), code="c").to_csv(tidy.path("metrics", cell), index=False)
+    write(short.results, cell, "metrics", metrics([60, 70]), experiment=smoke)
     assert smoke_note in words(figures.caption(layout, tidy))
     assert figures.draw(layout, tidy).get_suptitle() == "Smoke scale: scikit-learn's digits"
 

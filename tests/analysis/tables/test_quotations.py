@@ -19,12 +19,11 @@ from fedflat.analysis.tables.fairness import DEPARTS
 from fedflat.analysis.tables.formats import FORMATS
 from fedflat.analysis.tables.layout import TableLayout, load_table
 from fedflat.analysis.tables.table import PublishedEntry, Table
-from fedflat.bench.experiments.address import IDS, CellAddress
+from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment, load_experiment
 from fedflat.bench.experiments.overrides import CONFIG_KEYS
-from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.training.code_version import code_fingerprint
+from tests.analysis import conftest
 from tests.analysis.conftest import words
 
 NUMBERS = printed_numbers()
@@ -83,19 +82,14 @@ def write(results: Path, experiment: Experiment, cell: CellAddress, values: list
     runs = experiment.cell(cell.path).runs
     frame = pd.DataFrame(
         {
-            **dict(zip(IDS, cell.ids, strict=True)),
-            "identity": [run.identity for run in runs],
             "seed": [run.seed for run in runs],
             "round": [run.training.rounds for run in runs],
             **dict.fromkeys(["local_loss", "client_drift", "train_loss", "train_accuracy", "test_loss"], 0.0),
             "test_accuracy": values,
             "diverged": 0,
-            "code": code_fingerprint(),
         }
     )
-    path = ResultPaths(results).metrics(experiment.name, cell.path)
-    path.parent.mkdir(parents=True)
-    frame.to_csv(path, index=False)
+    conftest.write(results, cell, "metrics", frame, experiment=experiment)
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +240,7 @@ def test_plans_and_jobs_need_the_other_papers_runs() -> None:
     assert files == [str(file) for file in flow.report("fedtoga_smoke").table("2")]
     wildcards = type("Wildcards", (), {"experiment": "fedtoga_smoke", "name": "2"})
     inputs = [str(file) for file in flow.table_inputs(wildcards)]
-    assert sum("runs/fedlesam_smoke/" in file for file in inputs) == 67
+    assert sum("experiments/fedlesam_smoke/" in file for file in inputs) == 67
     identities = flow.identities_shown(wildcards, inputs).split()
     assert len(identities) == 112
 

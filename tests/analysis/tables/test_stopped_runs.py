@@ -97,7 +97,7 @@ def test_costs_until_a_target_are_those_of_whole_runs(tmp_path: Path) -> None:
     tables, log = {}, list[str]()
     for name, until in (("whole", None), ("part", 40)):
         changes = {"training.rounds": 12, "evaluation.every": 1, "evaluation.until": until}
-        train_cell("quick", load_experiment("quick", changes).cell(path), tmp_path / name, CPU, str)
+        runs = train_cell("quick", load_experiment("quick", changes).cell(path), tmp_path / name, CPU, str)
         run_analysis(reached, tmp_path / name, tmp_path / f"{name}.csv", CPU, log.append)
         tables[name] = pd.read_csv(tmp_path / f"{name}.csv")
     costs = [
@@ -112,4 +112,4 @@ def test_costs_until_a_target_are_those_of_whole_runs(tmp_path: Path) -> None:
     assert pd.read_csv(tmp_path / "cost.csv").empty
     assert "stopped at its target accuracy: no rows" in log[-1]
     with pytest.raises(UserError, match="stopped at its target accuracy: a comparison needs runs of all rounds"):
-        require_all_rounds([FinishedRun(CellAddress(HARD, "fedavg"), RunDirectory(tmp_path / "part" / "seed-0"))])
+        require_all_rounds([FinishedRun(CellAddress(HARD, "fedavg"), RunDirectory(runs / "seed-0"))])

@@ -18,7 +18,7 @@ from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError
-from tests.analysis.conftest import CONFIGURED, HARD, IDENTITIES, tidy_in, words, write
+from tests.analysis.conftest import CONFIGURATIONS, CONFIGURED, HARD, read_rows, tidy_in, words, write, write_rows
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
 from tests.documents import PAGES
 
@@ -98,9 +98,9 @@ def test_captions_at_smoke_scale_say_what_is_replaced(sentence, expected) -> Non
 def test_runs_of_other_code_are_reported(tidy: Tidy) -> None:
     assert "other code" not in words(fill("accuracy", layout(), tidy).caption)
     path = tidy.path("metrics", CellAddress(HARD, "fedsam"))
-    frame = pd.read_csv(path)
+    frame = read_rows(path)
     frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
-    frame.to_csv(path, index=False)
+    write_rows(path, frame)
     assert "1 of 11 runs (FedSAM) were computed by another version of the code." in words(
         fill("accuracy", layout(), tidy).caption
     )
@@ -114,7 +114,7 @@ def lpf(tidy: Tidy, **changes: object) -> Table:
     rows = pd.DataFrame({"seed": range(3), "metric": "lpf", "value": 0.2, "definition": "5 draws"})
     for method in ("fedavg", "fedsam"):
         path = write(tidy.results, CellAddress(HARD, method), "flatness", rows)
-    pd.read_csv(path).assign(**changes).to_csv(path, index=False)
+    write_rows(path, read_rows(path).assign(**changes))
     return fill("t", layout(columns=[LPF], methods=["fedavg", "fedsam"]), tidy)
 
 
@@ -175,12 +175,16 @@ def test_answers_that_compare_with_other_runs_are_refused(tidy: Tidy, identity: 
     convergence = parse_analysis("convergence", {"reference": "fedavg"})
     tidy = replace(tidy, analyses={**CONFIGURED, "convergence": convergence})
     path = write(tidy.results, CellAddress(HARD, "fedsam"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
-    own = [f"fedavg={IDENTITIES[CellAddress(HARD, 'fedavg').path, seed]}" for seed in range(3) for _ in range(2)]
-    made = pd.read_csv(path).assign(options=name_value_pairs(convergence.options().items()), compared_with=own)
-    made.to_csv(path, index=False)
+    own = [
+        f"fedavg={CONFIGURATIONS[CellAddress(HARD, 'fedavg').path, seed].identity}"
+        for seed in range(3)
+        for _ in range(2)
+    ]
+    made = read_rows(path).assign(options=name_value_pairs(convergence.options().items()), compared_with=own)
+    write_rows(path, made)
     shown = layout(columns=[TARGET], methods=["fedsam"])
     assert fill("t", shown, tidy).entries[0][0][0].mean == 300
-    made.assign(compared_with=identity).to_csv(path, index=False)
+    write_rows(path, made.assign(compared_with=identity))
     with pytest.raises(UserError, match="compares with other runs of fedavg than experiment quick has now"):
         fill("t", shown, tidy)
 
@@ -189,7 +193,7 @@ def test_answers_that_compare_with_other_runs_are_refused(tidy: Tidy, identity: 
 def test_a_hash_that_looks_like_a_number_is_text(identity: str, tidy: Tidy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunConfig, "identity", identity)
     path = tidy.path("metrics", CellAddress(HARD, "fedavg"))
-    pd.read_csv(path).assign(identity=identity, code=identity).to_csv(path, index=False)
+    write_rows(path, read_rows(path).assign(identity=identity, code=identity))
     table = fill("t", layout(methods=["fedavg"]), tidy_in(tidy.results, tidy.experiment))
     assert table.entries[0][0][0].mean == 82
     assert "3 of 3 runs were computed by another version of the code." in words(table.caption)

@@ -17,7 +17,7 @@ from fedflat.analysis.tables.tidy_csv import tidy_csv
 from fedflat.bench.experiments.address import CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.input.errors import UserError
-from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
+from tests.analysis.conftest import HARD, metrics, read_rows, tidy_in, words, write, write_rows
 from tests.analysis.tables.tables_by_hand import ACCURACY, layout
 
 
@@ -220,8 +220,8 @@ def test_flatness_comes_from_its_own_file_and_divergence_from_metrics(tidy: Tidy
     assert [row[0].note for row in table.entries[0]] == ["", "not analysed", "diverged (1 of 3)", "not run"]
     assert "Measured on the global model after the last round (round 4)." in words(table.caption)
     paths = inputs(chosen, tidy.experiment, tidy.paths)
-    assert tidy.results / "runs/quick/digits/dirichlet-0.1/4-of-20/fedavg/metrics.csv" in paths
-    assert tidy.results / f"analysis/quick/digits/dirichlet-0.1/4-of-20/fedavg/{file}.csv" in paths
+    assert tidy.results / "experiments/quick/digits/dirichlet-0.1/4-of-20/fedavg/runs.csv" in paths
+    assert tidy.results / f"experiments/quick/digits/dirichlet-0.1/4-of-20/fedavg/{file}.csv" in paths
 
 
 def test_equal_data_gives_equal_bytes(tidy: Tidy) -> None:
@@ -261,10 +261,10 @@ def test_mistakes_are_one_line(quick: Experiment, changes: dict[str, Any], messa
 
 def test_a_file_that_lacks_a_column_is_named(tidy: Tidy) -> None:
     path = write(tidy.results, CellAddress(HARD, "fedavg"), "metrics", metrics([80]).drop(columns="diverged"))
-    with pytest.raises(UserError, match=rf"'{path}' is damaged \(it lacks the column diverged.*: write .* again"):
+    with pytest.raises(UserError, match=r"/seed-0/metrics.csv' is damaged \(it lacks the column diverged.*: delete"):
         fill("t", layout(), tidy)
     path.write_text("", encoding="utf-8")
-    with pytest.raises(UserError, match=r"is damaged \(it is empty\)"):
+    with pytest.raises(UserError, match=rf"'{path}' is damaged \(it is empty\): write .* again"):
         fill("t", layout(), tidy)
 
 
@@ -281,7 +281,7 @@ def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Exp
     cell = experiment.cells()[CellAddress(HARD, "fedlesam_s").path]
     path = write(tidy.results, CellAddress(HARD, "fedlesam_s"), "metrics", falling)
     identities = {run.seed: run.identity for run in cell.runs}
-    pd.read_csv(path).assign(identity=lambda frame: frame["seed"].map(identities)).to_csv(path, index=False)
+    write_rows(path, read_rows(path).assign(identity=lambda frame: frame["seed"].map(identities)))
     filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), tidy_in(tidy.results, experiment))
     assert filled.rows[1] == "FedLESAM-S (released, Bernoulli participation)"
     assert filled.entries[0][1][0].mean == 75.0

@@ -26,7 +26,6 @@ from fedflat.bench.host.progress import silent
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.numerics.streams import numpy_stream
 from fedflat.bench.training.run_directory import RunDirectory
-from fedflat.bench.training.train import cell_metrics
 from tests.bench.data.image_copies import ENTRIES, SIZE, entry, load
 from tests.bench.data.scene_copies import ENTRIES as SCENES
 from tests.commands import fedflat
@@ -76,14 +75,13 @@ def run_on_pacs(root: Path, folder: Path, lines: list[str]) -> RunDirectory:
 
 
 def test_runs_on_an_incomplete_data_set_say_so(image_roots: Roots, tmp_path, monkeypatch):
-    """On the console, in the log, in the provenance, and in the metrics of the cell, from which tables are filled."""
+    """On the console, in the log, and in the provenance, from which tables know it."""
     monkeypatch.setenv("FEDFLAT_DATA", str(image_roots("pacs")))
     lines: list[str] = []
     run = run_on_pacs(image_roots("pacs"), tmp_path / "run", lines)
     assert lines == ["data set pacs: 28 of 9,991 published images are there"]
     assert lines[0] in (run.path / "run.log").read_text(encoding="utf-8")
     assert run.missing_images == run.provenance["missing_images"] == 9991 - 28
-    assert cell_metrics({}, {0: run})["missing_images"].tolist() == [9991 - 28]
 
 
 def test_runs_on_a_complete_data_set_say_nothing(image_roots: Roots, tmp_path, monkeypatch):
@@ -93,7 +91,6 @@ def test_runs_on_a_complete_data_set_say_nothing(image_roots: Roots, tmp_path, m
     lines: list[str] = []
     run = run_on_pacs(image_roots("pacs"), tmp_path / "run", lines)
     assert (lines, run.missing_images) == ([], 0)
-    assert "missing_images" not in cell_metrics({}, {0: run})
     too_few = {**folders, "photo": ("photo", 8), "sketch": ("sketch", 6)}
     monkeypatch.setattr(PACS, "folders", too_few)
     source = parse_source(entry("pacs", Path()))

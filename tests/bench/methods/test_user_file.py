@@ -21,7 +21,7 @@ from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell
 from fedflat.method_description import describe
 from tests.bench.training.small_runs import check_resume_of, contents
-from tests.commands import ended, fedflat, refused
+from tests.commands import fedflat, refused
 from tests.problems import Problem, train
 
 CPU = torch.device("cpu")
@@ -129,8 +129,9 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     train(config(own), out, CPU)
     before = contents(out)
     (own / "my_method.py").write_text(SOURCE.replace("unit(gradient(w)", "unit(2 * gradient(w)"), encoding="utf-8")
-    line = refused("run", own / "experiments.yaml", f"{SETTING}/mine", "--out", tmp_path, "--device", "cpu")
-    assert f"'{out}' holds a run of another configuration" in line
+    with pytest.raises(UserError, match="holds a run of another configuration") as error:
+        train(config(own), out, CPU)
+    line = str(error.value)
     assert f"'{own}/my_method.py' has been edited; the run's copy is '{out}/method.py'" in line
     assert contents(out) == before
     train(config(own), out, CPU, replace=True)
@@ -138,18 +139,19 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     assert "2 * gradient" in (out / "method.py").read_text(encoding="utf-8")
 
 
-def test_snakemake_reports_an_edited_file_and_replaces_on_demand(own, tmp_path, capsys):
-    """Before anything is touched; the rule's parameter changes with the content, so that its jobs are outdated."""
-    place, path = tmp_path / "results" / "runs" / "mine" / SETTING / "mine" / "seed-0", f"{SETTING}/mine"
+def test_snakemake_plans_a_cell_whose_file_was_edited(own, tmp_path):
+    """The list of its runs is outdated; the run of the old file stays."""
     options = {"experiments": [str(own / "experiments.yaml")], "results": str(tmp_path / "results")}
     names = ("experiment", "dataset", "partition", "participation", "method")
-    wildcards = SimpleNamespace(**dict(zip(names, ["mine", *path.split("/")], strict=True)))
-    train(config(own), place, CPU)
-    before = Workflow.of(options).checked_identity(wildcards)
+    wildcards = SimpleNamespace(**dict(zip(names, ["mine", *f"{SETTING}/mine".split("/")], strict=True)))
+    train_cell("mine", experiment(own).cell(f"{SETTING}/mine"), tmp_path / "results", CPU, lambda line: None)
+    assert Workflow.of(options).outdated_lists(wildcards) == []
     (own / "my_method.py").write_text(SOURCE + "# edited\n", encoding="utf-8")
-    with ended(capsys, r"my_method.py' has been edited; .*with --replace"):
-        Workflow.of(options).checked_identity(wildcards)
-    assert Workflow.of({**options, "replace": True}).checked_identity(wildcards) != before
+    file = tmp_path / "results" / "experiments" / "mine" / SETTING / "mine" / "runs.csv"
+    assert Workflow.of(options).outdated_lists(wildcards) == [file]
+    train_cell("mine", experiment(own).cell(f"{SETTING}/mine"), tmp_path / "results", CPU, lambda line: None)
+    assert Workflow.of(options).outdated_lists(wildcards) == []
+    assert len(list((tmp_path / "results" / "store").rglob("config.json"))) == 2
 
 
 def test_a_moved_file_is_no_difference(own, tmp_path):
@@ -172,9 +174,9 @@ def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypa
 
     cell = experiment(own).cell(f"{SETTING}/mine")
     monkeypatch.setattr("fedflat.bench.training.cell_trainer.CellTrainer.train_round", edit)
-    train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
+    folder = train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
     for seed in (0, 1):
-        assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text(encoding="utf-8") == SOURCE
+        assert (folder / f"seed-{seed}" / "method.py").read_text(encoding="utf-8") == SOURCE
     with pytest.raises(UserError, match=r"my_method.py' was edited after the command had started"):
         train_cell("mine", cell, tmp_path / "again", CPU, lambda line: None)
     assert not (tmp_path / "again").exists()

@@ -13,7 +13,7 @@ from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.models import build_model, parse_model
-from fedflat.bench.training.directories.changed_inputs import changed_input
+from fedflat.bench.training.current import changed_input
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.methods.test_user_file import SOURCE as METHOD

@@ -12,8 +12,9 @@ from fedflat.bench.engine.backends import BACKENDS
 from fedflat.bench.engine.backends.cohort import Cohort
 from fedflat.bench.engine.backends.loop import Loop
 from fedflat.bench.experiments.experiment import load_experiment
-from fedflat.bench.experiments.results import same_run_of_others
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.csv_json import write_checked_json
+from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.base import CannotBatchError
 from fedflat.bench.training.calibration import _Calibration, choose_engine, unmeasured
 from fedflat.bench.training.directories.working_directory import remove_stale, working_directory
@@ -92,42 +93,31 @@ def test_a_run_that_moves_to_another_machine_records_both(tmp_path, monkeypatch)
 
 
 def test_a_repeated_run_is_computed_as_before(tmp_path):
-    """Because the code has changed: when it is replaced, and as a run of another experiment, which does not take it."""
-    runs = tmp_path / "results" / "runs"
+    """When it is replaced, because the code has changed, by whatever experiment."""
+    paths = ResultPaths(tmp_path / "results")
     one, same = cell(**{"grid.seeds": [0]}), cell(experiment="quick_all", **{"grid.seeds": [0]})
     assert one.identity == same.identity
     with home(tmp_path / "one", COHORT, *one.runs):
-        train_cell("quick", one, runs / "quick" / one.path, CPU, lambda line: None)
-    first = runs / "quick" / one.path / "seed-0"
+        train_cell("quick", one, paths.root, CPU, lambda line: None)
+    first = paths.run(one.runs[0])
     before = contents(first)
     about = RunDirectory(first).provenance
     other_code = {**about["code"], "fingerprint": "0123456789abcdef"}
-    write_checked_json(first / "provenance.json", {**about, "code": other_code})
     with home(tmp_path / "other", LOOP, *one.runs):
-        for experiment in ("quick_all", "custom/quick"):
-            train_cell(experiment, same, runs / experiment / one.path, CPU, lambda line: None, replace=True)
-            again = runs / experiment / one.path / "seed-0"
-            assert engine_lines(again) == [f"as in '{first}'", "cohort, 1 thread"]
-            assert contents(again) == before
-            shutil.rmtree(runs / experiment)
-        train_cell("quick", one, runs / "quick" / one.path, CPU, lambda line: None, replace=True)
+        write_checked_json(first / "provenance.json", {**about, "code": other_code})
+        train_cell("quick_all", same, paths.root, CPU, lambda line: None, replace=True)
+        assert engine_lines(first) == [f"as in '{first}'", "cohort, 1 thread"]
         assert RunDirectory(first).of_this_code
         assert contents(first) == before
         fixed = cell(**{"grid.seeds": [0], "engine.backend": "loop"})
         assert fixed.identity == one.identity
-        train_cell("quick", fixed, runs / "mine" / one.path, CPU, lambda line: None)
-        assert engine_lines(runs / "mine" / one.path / "seed-0")[-1] == "loop, 1 thread"
-
-
-def test_other_runs_of_the_same_cell(tmp_path):
-    place = Path("digits/iid/4-of-20/fedsam/seed-0")
-    others = [tmp_path / "runs" / name / place for name in ("a", "custom/quick")]
-    for folder in (*others, tmp_path / "runs" / "quick" / place, tmp_path / "runs" / "b" / place.with_name("seed-1")):
-        folder.mkdir(parents=True)
-    assert same_run_of_others(tmp_path / "runs" / "quick" / place) == others
-    assert same_run_of_others(others[1]) == [others[0], tmp_path / "runs" / "quick" / place]
-    assert same_run_of_others(tmp_path / "elsewhere" / place) == []
-    assert same_run_of_others(Path("seed-0")) == []
+        with pytest.raises(UserError, match=r"was computed with engine\.backend = cohort, not loop; --replace trains"):
+            train_cell("quick", fixed, paths.root, CPU, lambda line: None)
+        assert contents(first) == before
+        train_cell("quick", fixed, paths.root, CPU, lambda line: None, replace=True)
+        assert engine_lines(first)[-1] == "loop, 1 thread"
+        train_cell("quick", one, paths.root, CPU, lambda line: None, replace=True)
+        assert engine_lines(first)[-1] == "loop, 1 thread", "a back end that is not fixed takes any"
 
 
 @pytest.mark.parametrize("change", ["device", "identity", "threads", "damaged", "missing"])
@@ -271,26 +261,25 @@ def test_a_fixed_memory_format_is_part_of_the_choice():
 
 
 def test_what_can_no_longer_be_resumed_is_removed_when_the_new_run_is_finished(tmp_path):
-    """Not before, and neither complete runs nor what another process uses."""
-    old, used, ended, new = (cell(**{"training.rounds": rounds}).runs[0] for rounds in (9, 8, 7, 5))
-    for config in (old, used, ended):
+    """Not before, and no complete runs."""
+    old, ended, new = (cell(**{"training.rounds": rounds}).runs[0] for rounds in (9, 7, 5))
+    for config in (old, ended):
         with killed_in_round(2):
             train(config, tmp_path / "run", CPU)
     others = sorted(tmp_path.iterdir())
-    assert len(others) == 3
-    with working_directory(tmp_path / "run", ended) as complete:
-        (complete / "config.json").write_text("{}", encoding="utf-8")
+    assert len(others) == 2
+    complete = working_directory(tmp_path / "run", ended)
+    (complete / "config.json").write_text("{}", encoding="utf-8")
     (tmp_path / ".run.replaced-1").mkdir()
     (tmp_path / "run-1.partial-0").mkdir()
     with killed_in_round(2):
         train(new, tmp_path / "run", CPU)
     assert set(others) < set(tmp_path.iterdir()), "the old ones are still there"
-    with working_directory(tmp_path / "run", used) as in_use:
-        finished = train(new, tmp_path / "run", CPU)
-    assert set(tmp_path.iterdir()) == {finished.path, complete, in_use, tmp_path / "run-1.partial-0"}
+    finished = train(new, tmp_path / "run", CPU)
+    assert set(tmp_path.iterdir()) == {finished.path, complete, tmp_path / "run-1.partial-0"}
     said = (finished.path / "run.log").read_text(encoding="utf-8").splitlines()
     removed = [line.split(" removed ")[1] for line in said if " removed " in line]
-    [gone] = set(others) - {complete, in_use}
+    [gone] = set(others) - {complete}
     assert removed == [
         f"'{folder}', left by a killed process of another configuration or other code"
         for folder in (tmp_path / ".run.replaced-1", gone)
@@ -300,7 +289,7 @@ def test_what_can_no_longer_be_resumed_is_removed_when_the_new_run_is_finished(t
 def test_the_lock_of_a_process_that_was_killed_after_the_run_was_published_is_removed(tmp_path):
     config = cell().runs[0]
     finished = train(config, tmp_path / "run", CPU)
-    (tmp_path / ".run.partial-0.lock").touch()
+    (tmp_path / ".run.lock").touch()
     with killed_in_round(2):
         train(cell(**{"training.rounds": 9}).runs[0], tmp_path / "other", CPU)
     others = set(tmp_path.glob("other*"))

@@ -88,8 +88,8 @@ def test_a_back_end_can_be_requested(backend, tmp_path):
     changes = {"training.rounds": 2, "engine.backend": backend, "engine.seeds": "together"}
     cell = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedlesam_s")
     assert cell.identity == load_experiment("quick", {"training.rounds": 2}).cell(cell.path).identity
-    train_cell("quick", cell, tmp_path, CPU, lambda line: None)
-    chosen = engine_lines(tmp_path / "seed-2")[-1].split(", ")
+    folder = train_cell("quick", cell, tmp_path, CPU, lambda line: None)
+    chosen = engine_lines(folder / "seed-2")[-1].split(", ")
     assert chosen[0] == backend
     assert ("seeds together" in chosen) == (backend == "cohort")
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 
 import pytest
 
@@ -10,11 +11,12 @@ from fedflat.bench.files.atomic import replacing
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.code_version import code_fingerprint
-from fedflat.bench.training.directories.working_directory import working_directory
+from fedflat.bench.training.directories.working_directory import alone, working_directory
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell, train_runs
 from tests.bench.training.small_runs import CPU, SETTING, SMALL, config, contents
 from tests.problems import train
+from tests.waiting import wait_for
 
 
 def test_a_finished_run_is_left_alone(tmp_path):
@@ -52,14 +54,13 @@ def test_replace_keeps_what_is_current_and_never_deletes_what_is_no_run(tmp_path
 def test_a_run_of_other_code_is_reported_and_replaced_on_demand(tmp_path):
     cell = load_experiment("quick", {**SMALL, "grid.seeds": [0]}).cell(f"{SETTING}/fedavg")
     said = []
-    train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
-    about = tmp_path / "cell" / "seed-0" / "provenance.json"
+    about = train_cell("quick", cell, tmp_path, CPU, said.append) / "seed-0" / "provenance.json"
     stated = read_checked_json(about, "")
     write_checked_json(about, {**stated, "code": {**stated["code"], "fingerprint": "0123456789abcdef"}})
-    train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
+    train_cell("quick", cell, tmp_path, CPU, said.append)
     assert any("another version of the code" in line for line in said)
     assert "0123456789abcdef" in about.read_text(encoding="utf-8")
-    train_cell("quick", cell, tmp_path / "cell", CPU, said.append, replace=True)
+    train_cell("quick", cell, tmp_path, CPU, said.append, replace=True)
     assert code_fingerprint() in about.read_text(encoding="utf-8")
 
 
@@ -101,30 +102,37 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 
 def test_what_a_killed_process_was_writing_is_not_stored(tmp_path):
-    with working_directory(tmp_path / "run", config()) as work:
-        with replacing(work / "snapshots" / "whole") as temporary:
-            pass
-        temporary.write_text("ha", encoding="utf-8")
-    with working_directory(tmp_path / "run", config()) as work:
-        assert [file.name for file in work.rglob("*") if file.is_file()] == ["whole"]
-
-
-def test_two_processes_do_not_train_the_same_run(tmp_path):
-    with (
-        working_directory(tmp_path / "run", config()),
-        pytest.raises(UserError, match="another process is training"),
-        working_directory(tmp_path / "run", config()),
-    ):
+    work = working_directory(tmp_path / "run", config())
+    with replacing(work / "snapshots" / "whole") as temporary:
         pass
+    temporary.write_text("ha", encoding="utf-8")
+    assert working_directory(tmp_path / "run", config()) == work
+    assert [file.name for file in work.rglob("*") if file.is_file()] == ["whole"]
 
 
-def test_a_run_that_another_process_trains_leaves_nothing_of_the_others(tmp_path):
+def test_a_run_that_another_process_trains_is_waited_for_and_taken(tmp_path, monkeypatch):
+    """Each process trains one of two runs: each run once."""
     runs = load_experiment("quick", SMALL).cell(f"{SETTING}/fedavg").runs[:2]
     folders = [tmp_path / "cell" / f"seed-{run.seed}" for run in runs]
-    with working_directory(folders[1], runs[1]) as work:
-        with pytest.raises(UserError, match=r"another process is training '.*/seed-1'"):
-            train_runs(runs, folders, CPU)
-        assert sorted(file.name for file in folders[0].parent.iterdir()) == [f".{work.name}.lock", work.name]
+    monkeypatch.setattr("fedflat.bench.files.locks.WAITING_SECONDS", 0.01)
+    began, said = threading.Event(), list[str]()
+
+    def other() -> None:
+        with alone(folders[1], runs[1], str):
+            began.set()
+            wait_for(lambda: any("waits" in line for line in said))
+            shutil.copytree(train(runs[1], tmp_path / "elsewhere", CPU).path, folders[1])
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    began.wait()
+    found = train_runs(runs, folders, CPU, said.append)
+    thread.join()
+    assert [line for line in said if "waits" in line] == [
+        f"seed {runs[1].seed}: waits for another process, which trains '{folders[1]}'"
+    ]
+    assert [run.identity for run in found] == [run.identity for run in runs]
+    assert sorted(file.name for file in folders[0].parent.iterdir()) == [folder.name for folder in folders]
 
 
 def test_what_a_process_with_the_same_number_left_does_not_stop_a_run(tmp_path):

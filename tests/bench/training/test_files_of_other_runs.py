@@ -10,6 +10,7 @@ import torch
 import fedflat as fedflat_api
 from fedflat.bench.engine.checkpoint import CHECKPOINTS, load_state
 from fedflat.bench.experiments.experiment import Cell, load_experiment
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.input.errors import UserError
@@ -42,7 +43,7 @@ def trained(tmp_path_factory) -> Path:
     """The results of two methods, each with two seeds."""
     results = tmp_path_factory.mktemp("trained") / "results"
     for method in ("fedavg", "feddyn"):
-        train_cell("quick", cell(method), results / "runs" / "quick" / SETTING / method, CPU, lambda line: None)
+        train_cell("quick", cell(method), results, CPU, lambda line: None)
     return results
 
 
@@ -52,7 +53,7 @@ def results(trained, tmp_path) -> Path:
 
 
 def run_of(results: Path, method: str = "feddyn", seed: int = 0) -> Path:
-    return results / "runs" / "quick" / SETTING / method / f"seed-{seed}"
+    return ResultPaths(results).run(cell(method).runs[0].with_seed(seed))
 
 
 READERS: dict[str, Callable[[RunDirectory], object]] = {
@@ -106,16 +107,16 @@ def test_a_state_refers_to_files_of_its_run_only(results):
 
 
 def test_swapped_seeds_are_no_table(results):
-    """The table of the cell stays as it is, and analyses do not use the final model of another run."""
+    """The list of the cell stays as it is, and analyses do not use the final model of another run."""
     first, second = run_of(results), run_of(results, seed=1)
-    table = first.parent / "metrics.csv"
+    table = ResultPaths(results).runs("quick", f"{SETTING}/feddyn")
     before = table.read_bytes()
     for one, other, place in ((first, "first", results), (second, "second", results)):
         shutil.copy(one / "metrics.csv", place / other)
     shutil.copy(results / "second", first / "metrics.csv")
     shutil.copy(results / "first", second / "metrics.csv")
     path = f"{SETTING}/feddyn"
-    line = refused("run", "quick", path, *SET, "--results", results, "--out", first.parent, "--device", "cpu")
+    line = refused("run", "quick", path, *SET, "--results", results, "--list", "--device", "cpu")
     assert f"'{first}/metrics.csv' is damaged (it belongs to another run, or was edited" in line
     assert table.read_bytes() == before
     shutil.copy(run_of(results, "fedavg") / "final.safetensors", second / "final.safetensors")

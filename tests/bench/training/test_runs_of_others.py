@@ -13,7 +13,8 @@ from fedflat import load_run
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.training.run_directory import RunDirectory, finished_run
+from fedflat.bench.training.current import finished_run
+from fedflat.bench.training.run_directory import RunDirectory
 from tests import commands
 from tests.problems import train
 from tests.strangers import LEAVES_A_TRACE, become_another_user, executed, forget_trust

@@ -88,16 +88,17 @@ def test_a_diverged_run_did_not_stop(tmp_path: Path) -> None:
 def test_seeds_stop_one_by_one(tmp_path: Path) -> None:
     """Each seed of a cell has the bits that it has alone."""
     together = cell("fedavg", **{"evaluation.every": 1, "evaluation.until": 60.0})
-    train_cell("quick_all", together, tmp_path / "cell", CPU, str)
-    ends = set()
+    folder = train_cell("quick_all", together, tmp_path / "results", CPU, str)
+    ends, listed = set(), []
     for run in together.runs:
         alone = train(run, tmp_path / f"alone-{run.seed}", CPU)
-        both = RunDirectory(tmp_path / "cell" / f"seed-{run.seed}")
+        both = RunDirectory(folder / f"seed-{run.seed}")
         assert torch.equal(alone.final(CPU).w, both.final(CPU).w)
         pd.testing.assert_frame_equal(alone.metrics(), both.metrics(), check_exact=True)
         ends.add(len(both.metrics()))
+        listed.append(both.metrics().assign(seed=run.seed))
     assert len(ends) > 1, "the seeds stop at different rounds"
-    listed = pd.read_csv(tmp_path / "cell" / "metrics.csv")
+    listed = pd.concat(listed)
     reached = (
         listed.assign(early=(listed["test_accuracy"] >= 60) & (listed["round"] < 10)).groupby("seed")["early"].max()
     )

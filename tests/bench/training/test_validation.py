@@ -157,7 +157,7 @@ def test_commands_name_the_images(tmp_path: Path) -> None:
     done = fedflat("run", str(file), CELL.format("fedavg"), *common)
     assert "% validation accuracy after round 2" in done.stdout
     assert "test accuracy" not in done.stdout
-    folder = tmp_path / "results/runs/held" / CELL.format("fedavg")
+    folder = tmp_path / "results/experiments/held" / CELL.format("fedavg")
     assert fedflat("verify", str(folder)).returncode == 0
     for command in (("table", str(file), "accuracy"), ("summary", str(file))):
         refused = fedflat(*command, *common)

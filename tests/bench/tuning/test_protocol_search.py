@@ -15,9 +15,11 @@ import torch
 
 from fedflat.bench.data.dataset import DeviceData
 from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.locks import folder_lock
 from fedflat.bench.host.progress import silent
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.lists import listed_runs
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import RunSetup
 from fedflat.bench.training.training_run import TrainingRun
@@ -233,17 +235,21 @@ def test_winners_become_experiments_with_runs_of_their_own_seeds(searched: Path,
     assert (experiment.tuned.seed, experiment.tuned.trials, experiment.tuned.validation) == (1000, 12, "own")
     assert experiment.tuned.protocol == queue.protocol.identity
     assert list(experiment.methods) == ["fedavg", "fedsam", "fedgf"]
-    metrics = RunDirectory(paths.run("tiny_t1000", cell.path, 1)).metrics()
+    metrics = RunDirectory(paths.run(cell.runs[1])).metrics()
     assert {"train_accuracy", "test_accuracy", "validation_accuracy"} <= {*metrics}
     crossed = load_experiment(str(paths.search("tiny") / "tiny_x1001.yaml")).cell(cell.path)
     assert [run.seed for run in crossed.runs] == [2, 3]
     assert crossed.runs[0].method == cell.runs[0].method, "the values of the other tuning seed"
-    noise = RunDirectory(paths.run("tiny_noise_t1000", "mnist1d-60-noise-0.5/iid/2-of-4/fedsam", 0)).metrics()
+    noise = listed(paths, "tiny_noise_t1000", "mnist1d-60-noise-0.5/iid/2-of-4/fedsam").metrics()
     assert {"train_true_accuracy", "validation_accuracy"} <= {*noise}
     for key, amounts in (("k2", (4, 4, 0.9)), ("t2", (8, 2, 0.9486833))):
-        training = RunDirectory(paths.run(f"tiny_{key}_t1000", f"{CELL}/fedavg", 0)).config.training
+        training = listed(paths, f"tiny_{key}_t1000", f"{CELL}/fedavg").config.training
         assert (training.rounds, training.local_steps, training.lr_decay) == amounts
     assert all(item.has_ended for item in finals)
+
+
+def listed(paths: ResultPaths, experiment: str, cell: str) -> RunDirectory:
+    return listed_runs(paths.runs(experiment, cell), paths.root, "")[0].run
 
 
 def test_status_tells_what_is_done_and_estimates_the_rest(searched: Path) -> None:
