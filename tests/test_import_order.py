@@ -15,7 +15,7 @@ ROOMS = (
     "fedflat.bench.input", "fedflat.bench.files", "fedflat.bench.host", "fedflat.bench.code", "fedflat.bench.numerics",
     "fedflat.bench.data", "fedflat.bench.models", "fedflat.bench.methods",
     "fedflat.bench.engine", "fedflat.bench.experiments", "fedflat.bench.training", "fedflat.bench.tuning",
-    "fedflat.analysis.measures", "fedflat.analysis.analyses", "fedflat.analysis.layouts", "fedflat.analysis.published",
+    "fedflat.analysis.measures", "fedflat.analysis.analyses", "fedflat.analysis.store", "fedflat.analysis.layouts", "fedflat.analysis.published",
     "fedflat.analysis.verdicts", "fedflat.analysis.tables", "fedflat.analysis.figures",
     "fedflat.analysis.report", "fedflat.analysis.claims", "fedflat.analysis.explorer",
     "fedflat.analysis.comparison", "fedflat.analysis.planning", "fedflat.analysis.provenance",

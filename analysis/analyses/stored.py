@@ -38,10 +38,11 @@ def stored_file(run: Path, analysis: Analysis, name: str = "", compared: Sequenc
 def write_analysis_list(list_file: Path, runs: Runs, files: Mapping[int, Path]) -> None:
     """Write the list of the files of an analysis, which are given by seed."""
     results = results_of(list_file)
-    write_list(list_file, [_row(results, seed, runs.by_seed[seed].identity, file) for seed, file in files.items()])
+    write_list(list_file, [list_row(results, seed, runs.by_seed[seed].identity, file) for seed, file in files.items()])
 
 
-def _row(results: Path, seed: int, identity: str, file: Path) -> Mapping[str, str]:
+def list_row(results: Path, seed: int, identity: str, file: Path) -> Mapping[str, str]:
+    """A row of a list."""
     return {"seed": str(seed), "identity": identity, "path": file.relative_to(results).as_posix()}
 
 
@@ -55,7 +56,7 @@ def wanted_rows(
     name = name_among((address.method, address.setting.partition), labels, partitions)
     identities = [{run.seed: run.identity for run in experiment.cell(cell.path).runs} for cell in cells]
     return [
-        _row(
+        list_row(
             paths.root,
             seed,
             runs[seed].identity,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from fedflat.bench.experiments.results import CHECKSUMS
-from fedflat.bench.files.atomic import replacing
+from fedflat.bench.files.atomic import replacing, write_text
 from fedflat.bench.input.errors import UserError
 
 OLDEST = (1980, 1, 1, 0, 0, 0)
@@ -80,6 +80,12 @@ def unpack(archive: Path, folder: Path) -> int:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return len(digests)
+
+
+def state_checksums(folder: Path) -> None:
+    """State the checksums of the files in an unpacked archive as they are now."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file != folder / CHECKSUMS)
+    write_text(folder / CHECKSUMS, "".join(f"{_sha256(one)}  {one.relative_to(folder).as_posix()}\n" for one in files))
 
 
 def _check_members(zipped: zipfile.ZipFile, archive: Path) -> int:

@@ -18,7 +18,18 @@ from typer.main import get_command
 
 from fedflat.bench.host.threads import ONE_THREAD
 from fedflat.bench.input.errors import one_line
-from fedflat.cli import analysing, comparing, methods, planning, provenance, published, rendering, training, tuning
+from fedflat.cli import (
+    analysing,
+    comparing,
+    methods,
+    planning,
+    provenance,
+    published,
+    rendering,
+    stored,
+    training,
+    tuning,
+)
 from fedflat.cli.groups import baselines, compositions, data
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
 from fedflat.explained import EXPLAINED, explained, is_closed_pipe, lacks_memory
@@ -33,12 +44,12 @@ app = typer.Typer(
     help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
 )
 for subcommand in (
-    training.run, tuning.tune, tuning.search, tuning.tuning_report,
+    training.run, stored.runs, tuning.tune, tuning.search, tuning.tuning_report,
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.study,
     rendering.layouts,
     comparing.compare,
-    provenance.verify, provenance.export,
+    provenance.verify, provenance.export, provenance.take_over,
     methods.methods, methods.new_method, methods.check_method, methods.schema,
     published.published, published.audit, published.claims,
     planning.plan, planning.index,

@@ -143,6 +143,30 @@ def export(
     typer.echo(f"{archive}: {len(contents.runs)} runs, {archive.stat().st_size / 2**10:,.0f} KiB")
 
 
+def take_over(
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Execute the user-defined code in the runs, as is needed to take them.")
+    ] = False,
+    results: Results = Path("results"),
+) -> None:
+    """Take results of earlier versions into the store.
+
+    Moves the runs and analyses of RESULTS/runs and RESULTS/analysis to RESULTS/store, and lists them in
+    RESULTS/experiments. Nothing is trained. What cannot be taken, such as unfinished runs, stays and is named. After an
+    interruption, the same command goes on.
+
+    \b
+    Example:
+      fedflat take-over --results results
+    """
+    from fedflat.analysis.store.take_over import is_earlier, report
+    from fedflat.analysis.store.take_over import take_over as taken_over
+
+    if not is_earlier(results):
+        raise UserError(f"'{results}' has no results of earlier versions (expected: the folders runs, or analysis)")
+    report(taken_over(results, trust=trust), typer.echo)
+
+
 def import_(
     archive: Annotated[
         Path, typer.Argument(help="An archive of 'fedflat export'.", parser=file_path, metavar="ARCHIVE")
@@ -160,8 +184,13 @@ def import_(
     Example:
       fedflat import quick_table_accuracy.zip
     """
-    from fedflat.analysis.provenance.archive import unpack
+    from fedflat.analysis.provenance.archive import state_checksums, unpack
+    from fedflat.analysis.store.take_over import is_earlier, report
+    from fedflat.analysis.store.take_over import take_over as taken_over
 
     folder = out or Path("results") / "imported" / archive.stem
     count = unpack(archive, folder)
+    if is_earlier(folder / "results"):
+        report(taken_over(folder / "results"), typer.echo)
+        state_checksums(folder)
     typer.echo(f"{count} files in '{folder}'; its README.md says how to render tables and figures")

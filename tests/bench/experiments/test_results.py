@@ -67,7 +67,8 @@ def test_the_place_of_a_run_does_not_depend_on_names_of_files(tmp_path: Path) ->
 def test_names_of_compositions_are_names_of_folders(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(
-        "name: own\nextends: quick\nmethods: {x: {perturbation: sam, correction: scaffold, hyperparameters: {rho: 0.1}}}\n",
+        "name: own\nextends: quick\n"
+        "methods: {x: {perturbation: sam, correction: scaffold, hyperparameters: {rho: 0.1}}}\n",
         encoding="utf-8",
     )
     place = load_experiment(str(own)).cell(CELL.replace("fedsam", "x")).runs[0].place

@@ -1,0 +1,142 @@
+"""The finished runs of a store, with the values of their configurations; no code of a run is executed."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedflat.analysis.analyses.found_runs import lists_in, runs_of_list
+from fedflat.bench.experiments.address import IDS, RUN_IDS
+from fedflat.bench.experiments.results import METRICS, ResultPaths
+from fedflat.bench.files.left_out import leave_out
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.training.run_directory import CONFIG, PROVENANCE
+
+SECTIONS = ("model", "partition", "participation", "method", "training", "evaluation")
+"""The sections of a configuration whose values are shown; the data set is in its label."""
+
+UNTOLD = ("code", "hash", "file")
+"""Ends of the names of values that are not shown: the hash of the configuration stands for them."""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A finished run in the store, which may be damaged apart from its configuration."""
+
+    place: Path
+    config: Mapping[str, Any]
+
+    @property
+    def ids(self) -> dict[str, Any]:
+        """The columns `RUN_IDS`, by the labels of its place; the method without the hash."""
+        *setting, method, _ = self.place.parts[-len(RUN_IDS) :]
+        return {**dict(zip(IDS, (*setting, method.rpartition("-")[0]), strict=True)), "seed": int(self.config["seed"])}
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The values of its configuration by dotted name, such as training.rounds; null ones are left out."""
+        sections = {name: dict(self.config.get(name) or {}) for name in SECTIONS}
+        sections["method"] |= sections["method"].pop("hyperparameters", None) or {}
+        sections["model"]["model"] = sections["model"].get("name")
+        for section in sections.values():
+            section.pop("name", None)
+        return {name: value for name, value in _leaves(sections) if name.rpartition(".")[2] not in UNTOLD}
+
+    @property
+    def bytes(self) -> int:
+        """The size of its files, without those of analyses that share them."""
+        return sum(file.stat().st_size for file in self.place.rglob("*") if file.is_file())
+
+    @property
+    def days(self) -> float:
+        """How long ago it was finished."""
+        return (time.time() - (self.place / CONFIG).stat().st_mtime) / 86400
+
+    @property
+    def last(self) -> dict[str, str]:
+        """The last row of its metrics as texts; empty if it cannot be read."""
+        try:
+            names, *_, values = (self.place / METRICS).read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError):
+            return {}
+        return dict(zip(names.split(","), values.split(","), strict=False))
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}", value
+
+
+def stored_runs(paths: ResultPaths, experiment: str | None = None) -> list[StoredRun]:
+    """The finished runs of a store, or those that the lists of an experiment name, by place and seed.
+
+    What cannot be read is named and left out. A `UserError` if there is no such experiment.
+    """
+    if experiment is None:
+        places: Iterable[Path] = (file.parent for file in paths.store.glob(f"*/*/*/*/seed-*/{CONFIG}"))
+    else:
+        folder = paths.lists(experiment)
+        if not folder.is_dir():
+            known = [one.name for one in sorted(paths.lists("").glob("*"))]
+            raise unknown(f"experiment with lists in '{paths.lists('')}'", experiment, known)
+        places = (one.place for file in lists_in(folder) for one in runs_of_list(file))
+    found = [one for place in dict.fromkeys(places) if (one := _read(place)) is not None]
+    return sorted(found, key=lambda one: (one.place.parent, one.ids["seed"]))
+
+
+def _read(place: Path) -> StoredRun | None:
+    """The run in a directory; None for one that is unfinished or cannot be read."""
+    if not place.name.removeprefix("seed-").isdigit():
+        return None
+    try:
+        config = json.loads((place / CONFIG).read_text(encoding="utf-8"))
+        return StoredRun(place, {**config, "seed": int(config["seed"])})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        leave_out(place, error)
+        return None
+
+
+def identity_of(run: StoredRun) -> str:
+    """The identity that the run has recorded; empty if its provenance cannot be read."""
+    try:
+        return str(json.loads((run.place / PROVENANCE).read_text(encoding="utf-8"))["identity"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
+
+
+def short_names(runs: Sequence[StoredRun]) -> dict[str, str]:
+    """A name for each value by its dotted name: its last word, if no other value ends with it."""
+    names = dict.fromkeys(name for run in runs for name in run.values)
+    last = [name.rpartition(".")[2] for name in names]
+    taken = {*RUN_IDS}
+    return {
+        name: word if last.count(word) == 1 and word not in taken else name
+        for name, word in zip(names, last, strict=True)
+    }
+
+
+def value_of(run: StoredRun, name: str, names: Mapping[str, str]) -> Any:
+    """A value by its dotted or its short name, or one of `RUN_IDS`; None if the run has no such value."""
+    if name in RUN_IDS:
+        return run.ids[name]
+    return next(
+        (run.values[full] for full, short in names.items() if name in (full, short) and full in run.values), None
+    )
+
+
+def require_known(name: str, names: Mapping[str, str]) -> None:
+    """A `UserError` if no run has a value of this name."""
+    if name not in (*RUN_IDS, *names, *names.values()):
+        raise unknown("value of runs", name, [*RUN_IDS, *names.values()])
+
+
+def require_some(runs: Sequence[StoredRun], what: str) -> None:
+    """A `UserError` if there are no runs."""
+    if not runs:
+        raise UserError(f"no finished run {what}")
