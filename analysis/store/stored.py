@@ -125,9 +125,8 @@ def value_of(run: StoredRun, name: str, names: Mapping[str, str]) -> Any:
     """A value by its dotted or its short name, or one of `RUN_IDS`; None if the run has no such value."""
     if name in RUN_IDS:
         return run.ids[name]
-    return next(
-        (run.values[full] for full, short in names.items() if name in (full, short) and full in run.values), None
-    )
+    full = [full for full, short in names.items() if name in (full, short)]
+    return next((run.values[one] for one in full if one in run.values), None)
 
 
 def require_known(name: str, names: Mapping[str, str]) -> None:

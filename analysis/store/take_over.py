@@ -53,7 +53,7 @@ def is_earlier(results: Path) -> bool:
 
 
 def take_over(results: Path, *, trust: bool = False) -> Taken:
-    """Take all that can be taken; with `trust`, user-defined code of the runs may be executed, as it must be for them."""
+    """Take all that can be taken; with `trust`, user-defined code of the runs may be executed, as is needed."""
     paths, taken = ResultPaths(results), Taken()
     for place in sorted({file.parent for file in (results / RUNS).rglob(CONFIG)}):
         if place.name.removeprefix("seed-").isdigit():

@@ -41,7 +41,7 @@ def conditions(text: str) -> list[Condition]:
     found = []
     for part in filter(str.strip, text.split(",")):
         match = CONDITION.fullmatch(part)
-        if match is None or not match[3]:
+        if match is None or not all(map(str.strip, match[3].split("|"))):
             raise UserError(
                 f"--where '{part.strip()}' (allowed: conditions with =, !=, <, <=, > or >=, such as "
                 "'method=fedsam, alpha=0.1, rho>0.05')"

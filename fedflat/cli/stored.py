@@ -25,9 +25,7 @@ def runs(
         str | None,
         typer.Option(help="Only the runs that the lists of this experiment name.", metavar="NAME"),
     ] = None,
-    paths: Annotated[
-        bool, typer.Option("--paths", help="Print the directory of each run, for other commands.")
-    ] = False,
+    paths: Annotated[bool, typer.Option("--paths", help="Print only the directory of each run.")] = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove these runs, after they are listed and you have agreed.")
     ] = False,
