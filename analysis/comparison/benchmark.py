@@ -35,7 +35,7 @@ from fedflat.analysis.comparison.tuning.tables import of_gain as tables_of_gain
 from fedflat.analysis.figures.base import TEXT_WIDTH
 from fedflat.bench.files.marked_text import marks
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 FITTED = 90.0
 """Mean training accuracy in percent from which a method counts as fitted, as in `fedflat study`."""
 

@@ -19,7 +19,7 @@ from fedflat.analysis.verdicts.equivalence import agrees, degrees_of_freedom, di
 from fedflat.bench.files.marked_text import rewrite_part
 from fedflat.bench.files.text_table import markdown
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "published.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "published.md"
 PART = "simulation"
 
 MARGIN = 1.0

@@ -32,7 +32,7 @@ from fedflat.bench.experiments.address import Setting
 from fedflat.bench.files.marked_text import rewrite_part
 from fedflat.bench.files.text_table import markdown
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "comparison.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "comparison.md"
 PART = "simulation"
 
 DRAWS, SEED = 2_000, 21

@@ -67,7 +67,10 @@ class Code:
 
     def __init__(self) -> None:
         root = Path(analysis.__file__).parent
-        files = {".".join(file.relative_to(root.parent).with_suffix("").parts): file for file in root.rglob("*.py")}
+        files = {
+            ".".join(("fedflat.analysis", *file.relative_to(root).with_suffix("").parts)): file
+            for file in root.rglob("*.py")
+        }
         trees = {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in files.items()}
         self.imports = {
             module: {name.asname or name.name: (node.module, name.name) for node in ast.walk(tree)
@@ -456,7 +459,7 @@ CASES: dict[str, Case] = {
 
 
 def _short(module: str) -> str:
-    return module.removeprefix("analysis.").removeprefix("figures.").removeprefix("comparison.")
+    return module.removeprefix("fedflat.analysis.").removeprefix("figures.").removeprefix("comparison.")
 
 
 @pytest.mark.parametrize("module", CASES)
