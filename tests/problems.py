@@ -100,6 +100,12 @@ def train(config: RunConfig, folder: Path, device: torch.device, **options: Any)
     return train_runs([config], [folder], device, **options)[0]
 
 
+def stored(results: Path, seed: int = 0, method: str = "*") -> Path:
+    """The only run with a seed, and of a method, in the store of a folder of results."""
+    [place] = (results / "store").glob(f"*/*/*/{method}-????????/seed-{seed}")
+    return place
+
+
 def one_round(setup: RunSetup, state: FederationState) -> tuple[FederationState, dict]:
     """One round of a run, computed by the plain loop."""
     return setup.federation.run_round(state, setup.active(state))

@@ -19,6 +19,7 @@ from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.training.run_directory import metrics_columns
 from fedflat.bench.training.train import train_cell
+from tests.analysis.conftest import analysed
 from tests.places import ROOT
 
 CPU = torch.device("cpu")
@@ -31,9 +32,8 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("api")
     paths = ResultPaths(folder / "results")
     cell = load_experiment("quick").cell(CELL)
-    train_cell("quick", cell, paths.cell("quick", CELL), CPU, lambda line: None)
-    convergence = parse_analysis("convergence", {})
-    run_analysis(convergence, paths.cell("quick", CELL), paths.analysis("quick", CELL, "convergence"), CPU, print)
+    train_cell("quick", cell, paths.root, CPU, lambda line: None)
+    analysed(paths, "quick", CELL, "convergence", parse_analysis("convergence", {}))
     return folder
 
 
@@ -91,13 +91,13 @@ def test_the_hessian_of_a_runs_model(folder):
 )
 def test_measures_of_an_own_model_are_those_of_the_analyses(name, options, measure, folder, tmp_path):
     """Of seed 0, whose directions a surface has by default."""
-    cell = ResultPaths(folder / "results").cell("quick", CELL)
+    cell = ResultPaths(folder / "results").lists("quick", CELL)
     run_analysis(
         parse_analysis(name, {**options, "data": "train"}), cell, tmp_path / "rows.csv", CPU, lambda line: None
     )
     rows = pd.read_csv(tmp_path / "rows.csv")
     rows = rows[rows["seed"] == 0]
-    run = fedflat.load_run(cell / "seed-0")
+    run = fedflat.load_run(next(folder.glob("results/store/**/seed-0")))
     measured = measure(run.model(), run.data("train"))
     expected = rows[["loss", "error"]] if name == "surface" else rows[["sharpness"]]
     assert measured.to_numpy() == pytest.approx(expected.to_numpy(), rel=1e-5)

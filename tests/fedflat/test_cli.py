@@ -21,6 +21,8 @@ from fedflat.bench.data.partitions.from_file import FromFile
 from fedflat.bench.data.sources import SOURCES
 from fedflat.bench.data.sources.cifar import Cifar10
 from fedflat.bench.data.sources.digits import Digits
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.methods.catalog import CATALOG
 from fedflat.bench.numerics.streams import numpy_stream
 from fedflat.cli.analysing import analysis_questions
@@ -66,7 +68,7 @@ MISTAKES = [
 def test_mistakes_in_an_experiment(old, new, message, tmp_path):
     file = experiment(tmp_path, old, new)
     cell = CELL.replace("dirichlet-0.1", "pathological-11") if "pathological" in new else CELL
-    assert message in refused("run", file, cell, "--out", tmp_path / "out", "--device", "cpu")
+    assert message in refused("run", file, cell, "--results", tmp_path / "out", "--device", "cpu")
     assert list(tmp_path.iterdir()) == [file], "something was written"
 
 
@@ -74,7 +76,7 @@ def test_mistakes_on_the_command_line(tmp_path):
     assert "did you mean 'digits/dirichlet-0.1/4-of-20/fedsam'" in refused("run", "quick", CELL.replace("sam", "sma"))
     assert "unknown experiment 'quik'; did you mean 'quick'?" in refused("run", "quik", CELL)
     assert f"there is no folder '{tmp_path / 'x'}'" in refused("claims", "fedgf", "--results", tmp_path / "x")
-    assert "unknown device 'meta'" in refused("run", "quick", CELL, "--device", "meta", "--out", tmp_path / "x")
+    assert "unknown device 'meta'" in refused("run", "quick", CELL, "--device", "meta", "--results", tmp_path / "x")
     assert "--set training.rounds is given twice" in refused(
         "run", "quick", CELL, "--set", "training.rounds=3", "--set", "training.rounds=4"
     )
@@ -84,19 +86,19 @@ def test_mistakes_on_the_command_line(tmp_path):
     )
     assert "unknown method 'fedlesan'" in refused("methods", "fedlesan")
     assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")
-    assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--out", tmp_path / "x")
+    assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--results", tmp_path / "x")
     assert "unknown analysis 'flat'" in refused("analyse", "flat", tmp_path)
     assert "unknown key of flatness 'roh'; did you mean 'rho'?" in refused(
         "analyse", "flatness", tmp_path, "--set", "roh=1"
     )
-    assert "is neither a run directory" in refused("analyse", "drift", tmp_path)
+    assert "no finished run in" in refused("analyse", "drift", tmp_path)
 
 
 USAGE = [
     (["run"], "missing argument 'EXPERIMENT'; see 'fedflat run --help'"),
     (
-        ["run", "quick", CELL, "--outt", "x"],
-        "no such option: --outt (Possible options: --out); see 'fedflat run --help'",
+        ["run", "quick", CELL, "--resultss", "x"],
+        "no such option: --resultss (Possible options: --results); see 'fedflat run --help'",
     ),
     (["tabel"], "no such command 'tabel'. Did you mean 'table'?; see 'fedflat --help'"),
     (["run", "quick", CELL, "--threads", "0"], "invalid value for '--threads': '0' (allowed: auto, 1, 2, ..., 9999)"),
@@ -104,7 +106,6 @@ USAGE = [
         ["run", "quick", CELL, "--threads", "all"],
         "invalid value for '--threads': 'all' (allowed: auto, 1, 2, ...",
     ),
-    (["run", "quick", CELL, CELL, "--out", "x"], "--out is the folder of one cell, and 2 are given"),
     (["run", "quick", CELL, "--threads"], "option '--threads' requires an argument"),
     (
         ["run", "quick", CELL, "--set", "lr"],
@@ -113,7 +114,7 @@ USAGE = [
     (["run", "quick", CELL, "--set", "training.rounds=[1"], "training.rounds: '[1' is not a YAML value"),
     (["run", "quick", CELL, "--set", "training={lr: 1, lr: 2}"], "the key 'lr' is repeated in one mapping"),
     (["table", "quick", "accuracy", "more"], "unexpected extra argument"),
-    (["run", "quick", CELL, "--out", ""], "invalid value for '--out': the path is empty"),
+    (["run", "quick", CELL, "--results", ""], "invalid value for '--results': the path is empty"),
     (["run", "quick", CELL, "--results", ""], "invalid value for '--results': the path is empty"),
     (["summary", "quick", "--results", " "], "invalid value for '--results': the path is empty"),
 ]
@@ -137,20 +138,19 @@ def test_no_arguments_show_the_help():
 def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
     out = tmp_path / "cell"
     command = ["run", "quick", CELL, "--set", "training.rounds=25", "--set", "engine.checkpoint_seconds=0"]
-    command += ["--seed", "0", "--device", "cpu", "--out", out]
+    command += ["--seed", "0", "--device", "cpu", "--results", out]
     process = subprocess.Popen([sys.executable, "-m", "fedflat", *map(str, command)], stderr=subprocess.PIPE, text=True)
-    checkpoints = "seed-0.partial-*/checkpoint.safetensors"
-    wait_for(lambda: list(out.glob(checkpoints)), alive=lambda: process.poll() is None)
+    wait_for(lambda: list(out.rglob("checkpoint.safetensors")), alive=lambda: process.poll() is None)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[1].splitlines() == ["fedflat: interrupted"]
     assert process.returncode == 130
     assert fedflat(*command).returncode == 0
-    assert "resumed after round" in (out / "seed-0" / "run.log").read_text(encoding="utf-8")
+    assert "resumed after round" in next(out.rglob("run.log")).read_text(encoding="utf-8")
 
 
 def test_one_cell_of_an_experiment_whose_other_cells_do_not_allow_the_change(tmp_path):
     change = ["--set", "training.server_lr=0.5", *TINY]
-    assert fedflat("run", "quick", CELL, *change, "--out", tmp_path / "cell").returncode == 0
+    assert fedflat("run", "quick", CELL, *change, "--results", tmp_path / "cell").returncode == 0
     assert "feddyn has no server learning rate" in refused("run", "quick", CELL.replace("fedsam", "feddyn"), *change)
 
 
@@ -166,15 +166,16 @@ def test_an_experiment_without_runs(command, tmp_path):
 
 def test_several_cells_share_a_process_and_one_that_fails_does_not_stop_the_others(tmp_path):
     cells = [CELL.replace("fedsam", method) for method in ("fedavg", "fedasam", "fedsam")]
-    places = [tmp_path / "runs" / "custom" / "quick" / cell for cell in cells]
-    (places[1] / "seed-0").mkdir(parents=True)
+    changes = {"training.rounds": 1, "grid.seeds": [0]}
+    places = [ResultPaths(tmp_path).run(load_experiment("quick", changes).cell(cell).runs[0]) for cell in cells]
+    places[1].mkdir(parents=True)
     done = fedflat("run", "quick", *cells, *TINY, "--results", tmp_path)
     assert done.returncode == 2
     in_the_way, failed = done.stderr.splitlines()
-    assert in_the_way.startswith(f"fedflat: {cells[1]}: '{places[1] / 'seed-0'}' is not a run directory")
+    assert in_the_way.startswith(f"fedflat: {cells[1]}: '{places[1]}' is not a run directory")
     assert failed == f"fedflat: 1 of 3 cells failed: {cells[1]}"
-    assert [(place / "metrics.csv").is_file() for place in places] == [True, False, True]
-    process = [json.loads((places[i] / "seed-0" / "provenance.json").read_text(encoding="utf-8")) for i in (0, 2)]
+    assert [(place / "config.json").is_file() for place in places] == [True, False, True]
+    process = [json.loads((places[i] / "provenance.json").read_text(encoding="utf-8")) for i in (0, 2)]
     allocator = "pinned" if hasattr(ctypes.CDLL(None), "mallopt") else "default"
     assert [(p["threads"], p["allocator"]) for p in process] == [(1, allocator)] * 2
 
@@ -187,7 +188,7 @@ def test_a_cell_that_does_not_exist_is_reported_before_any_is_trained(tmp_path):
 
 def test_an_output_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    message = refused("run", "quick", CELL, *TINY, "--out", tmp_path / "file" / "cell")
+    message = refused("run", "quick", CELL, *TINY, "--results", tmp_path / "file" / "cell")
     assert "cannot write" in message
     assert (tmp_path / "file").read_text(encoding="utf-8") == "in the way"
 
@@ -195,16 +196,22 @@ def test_an_output_folder_that_cannot_be_written(tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_an_output_folder_without_permission(tmp_path):
     (tmp_path / "locked").mkdir(mode=0o555)
-    assert "Permission denied" in refused("run", "quick", CELL, *TINY, "--out", tmp_path / "locked" / "cell")
+    assert "Permission denied" in refused("run", "quick", CELL, *TINY, "--results", tmp_path / "locked" / "cell")
 
 
-def test_a_run_in_the_way(tmp_path):
-    assert fedflat("run", "quick", CELL, *TINY, "--out", tmp_path / "cell").returncode == 0
-    before = {f: f.read_bytes() for f in (tmp_path / "cell").rglob("*") if f.is_file()}
-    other = ["--set", "training.rounds=2", "--seed", "0", "--device", "cpu", "--out", tmp_path / "cell"]
-    assert "training.rounds: 1 there, 2 here" in refused("run", "quick", CELL, *other)
-    assert {f: f.read_bytes() for f in (tmp_path / "cell").rglob("*") if f.is_file()} == before
-    assert fedflat("run", "quick", CELL, *other, "--replace").returncode == 0
+def test_variations_of_a_run_do_not_collide(tmp_path):
+    """Each is trained once and found again, without another folder, and no list of the experiment names them."""
+    results = ["--results", tmp_path / "results"]
+    for change in ([], ["--set", "training.lr=0.2"], ["--seed", "7"], []):
+        words = [*TINY, *change] if "--seed" not in change else [*TINY[: TINY.index("--seed")], *change, *TINY[-2:]]
+        assert fedflat("run", "quick", CELL, *words, *results).returncode == 0
+    again = fedflat("run", "quick", CELL, *TINY, *results)
+    assert "not trained again" in again.stdout
+    listed = fedflat("runs", *results).stdout
+    assert listed.splitlines()[-1].startswith("3 runs, ")
+    found = fedflat("runs", "--where", "lr=0.2", "--paths", *results).stdout.splitlines()
+    assert [Path(line).is_dir() for line in found] == [True]
+    assert not (tmp_path / "results" / "experiments").exists()
 
 
 def test_methods_lists_the_catalog_and_explains_each():
@@ -331,7 +338,7 @@ def test_data_sets_by_wrong_names(tmp_path):
 
 
 def test_training_fetches_nothing(tmp_path):
-    changes = ["--set", "dataset=cifar10", "--set", "training.rounds=1", "--out", tmp_path / "out"]
+    changes = ["--set", "dataset=cifar10", "--set", "training.rounds=1", "--results", tmp_path / "out"]
     line = refused(
         "run", "quick", CELL.replace("digits", "cifar10"), *changes,
         env={**os.environ, "FEDFLAT_DATA": str(tmp_path / "data")},

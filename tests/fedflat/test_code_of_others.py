@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from fedflat.bench.training.directories.shared_runs import shared_runs
 
 import fedflat
 from fedflat.analysis.analyses import ANALYSES
@@ -25,9 +24,11 @@ from fedflat.bench.experiments.experiment import Experiment, load_experiment
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.experiments.run_config import CODE, RunConfig
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
+from fedflat.bench.files.lists import write_list
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.models import build_model
-from fedflat.bench.training.run_directory import RunDirectory, finished_run
+from fedflat.bench.training.current import finished_run
+from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell
 from fedflat.cli.app import built
 from tests import commands
@@ -128,7 +129,8 @@ def made_elsewhere(tmp_path_factory) -> Path:
             experiment = load_experiment(str(file), SMALL)
             method = "mine" if section == "method" else "fedavg"
             [path] = [path for path in experiment.paths() if path.endswith(f"/{method}")]
-            train_cell(experiment.name, experiment.cell(path), folder / section, CPU, lambda line: None)
+            results = folder / f"results-{section}"
+            train_cell(experiment.name, experiment.cell(path), results, CPU, lambda line: None).rename(folder / section)
     return folder
 
 
@@ -136,8 +138,8 @@ def made_elsewhere(tmp_path_factory) -> Path:
 def sent(made_elsewhere, tmp_path_factory) -> Path:
     """A folder with forged runs, and with modules that they name.
 
-    Those in theirs/ have their own identity. In results/, they have that of the wanted run in this place; so they have
-    in elsewhere/results/, in another experiment. The winners of a search name code, too.
+    Those in theirs/ have their own identity. In results/, they have that of the wanted run in this place. The winners
+    of a search name code, too.
     """
     folder = tmp_path_factory.mktemp("sent")
     (folder / "evil").mkdir()
@@ -148,11 +150,16 @@ def sent(made_elsewhere, tmp_path_factory) -> Path:
     cells = list(wanted().cells().values())
     assert len(cells) >= len(FORGED), "one cell for each spelling"
     for cell, (section, spelling) in zip(cells, FORGED, strict=False):
-        for results, experiment in (("results", "quick"), ("elsewhere/results", "other"), ("theirs/results", "theirs")):
-            place = ResultPaths(Path(results)).cell(experiment, cell.path)
-            shutil.copytree(made_elsewhere / section, folder / place)
-            instead_of = None if experiment == "theirs" else cell.runs[0]
-            forge(folder, place / "seed-0", section, SPELLINGS[section][spelling], instead_of)
+        for results in ("results", "theirs"):
+            paths, instead_of = ResultPaths(Path(results)), cell.runs[0] if results == "results" else None
+            place = paths.run(cell.runs[0])
+            shutil.copytree(made_elsewhere / section / "seed-0", folder / place)
+            forge(folder, place, section, SPELLINGS[section][spelling], instead_of)
+            about = {"label": cell.address.method, "seed": "0", "identity": cell.runs[0].identity, "training": ""}
+            write_list(folder / paths.runs("quick", cell.path), [{**about, "path": str(place.relative_to(paths.root))}])
+    for place in sorted((folder / "theirs" / "store").glob("*/*/*/*")):  # and in the earlier layout
+        setting, method = place.relative_to(folder / "theirs" / "store").parent, place.name.rpartition("-")[0]
+        shutil.copytree(place, folder / "earlier" / "runs" / "quick" / setting / method, dirs_exist_ok=True)
     searched = ResultPaths(folder / "results").search("flat1d")
     searched.mkdir(parents=True)
     (searched / "code.py").write_text(LEAVES_A_TRACE + SOURCES["method"], encoding="utf-8")
@@ -193,7 +200,7 @@ def paths() -> list[str]:
 
 def folders(paths: Sequence[str]) -> list[str]:
     """The cells of the runs that look like those of others."""
-    return [f"theirs/results/runs/theirs/{path}" for path in paths]
+    return [str(ResultPaths(Path("theirs")).run(wanted().cell(path).runs[0]).parent) for path in paths]
 
 
 BASELINES = ["--baselines", str(ROOT / "results" / "baselines" / "bench1d")]
@@ -201,11 +208,8 @@ BASELINES = ["--baselines", str(ROOT / "results" / "baselines" / "bench1d")]
 OF_RUNS: Mapping[str, Callable[[Sequence[str]], Sequence[Sequence[str]]]] = {
     "run": lambda paths: [
         *(["run", "quick", path, *SET, "--device", "cpu"] for path in paths),
-        *(["run", "quick", path, *SET, "--device", "cpu", "--replace", "--out", f"new/{path}"] for path in paths[:1]),
-        *(
-            ["run", "quick", path, *SET, "--device", "cpu", "--out", f"elsewhere/results/runs/quick/{path}"]
-            for path in paths
-        ),
+        *(["run", "quick", path, *SET, "--device", "cpu", "--replace", "--results", "new"] for path in paths[:1]),
+        *(["run", "quick", path, *SET, "--device", "cpu", "--list", "--results", "theirs"] for path in paths),
     ],
     "tune": lambda paths: [["tune", "quick", paths[0], *SET, "--trials", "2", "--device", "cpu"]],
     "search": lambda paths: [["search", "flat1d", "main/fedavg/1000", "--device", "cpu", "--hours", "0.000001"]],
@@ -225,11 +229,13 @@ OF_RUNS: Mapping[str, Callable[[Sequence[str]], Sequence[Sequence[str]]]] = {
     "compare": lambda paths: [
         *(["compare", path.rpartition("/")[2], "--grid", "quick", *SET, *BASELINES] for path in paths),
         *(
-            ["compare", path.rpartition("/")[2], "--grid", "quick", *SET, *BASELINES, "--results", "elsewhere/results"]
+            ["compare", path.rpartition("/")[2], "--grid", "quick", *SET, *BASELINES, "--results", "theirs"]
             for path in paths
         ),
     ],
-    "verify": lambda paths: [["verify", folder, "--device", "cpu"] for folder in ("results/runs", *folders(paths))],
+    "verify": lambda paths: [["verify", folder, "--device", "cpu"] for folder in ("results/store", *folders(paths))],
+    "runs": lambda paths: [["runs"], ["runs", "--results", "theirs", "--experiment", "quick"]],
+    "take-over": lambda paths: [["take-over", "--results", "earlier"]],
     "export": lambda paths: [["export", "quick_table_accuracy", "quick_runs", *SET, "--models"]],
     "import": lambda paths: [["import", "archive.zip"]],
     "plan": lambda paths: [["plan", "quick_table_accuracy", "--rounds", "1", "--seed", "0", "--device", "cpu"]],
@@ -353,7 +359,6 @@ def test_no_reader_of_runs_executes_their_code(received):
             lambda run=run, other=other: finished_run(run, other),
         ):
             assert len(tried(read).splitlines()) == 1
-        list(shared_runs(cell.runs[0], run))
         verdict = str(verify_run(run, 1, lambda _: CPU))
         assert len(verdict.splitlines()) == 1
         assert f"{run}: {expected}" in verdict
@@ -393,7 +398,7 @@ def test_a_stored_search_executes_no_code(received):
     tuned.parent.mkdir(parents=True)
     method = f"mine: {{file: {received}/evil_method.py, hyperparameters: {{rho: 0.1}}}}"
     tuned.write_text(f"name: quick_tuned\nextends: quick\nmethods: {{{method}}}\n", encoding="utf-8")
-    table = ResultPaths(Path("new")).metrics("quick_tuned", f"{SETTING}/mine")
+    table = ResultPaths(Path("new")).runs("quick_tuned", f"{SETTING}/mine")
     done = commands.run(["snakemake", "--cores", "1", "--dry-run", str(table), "--config", "results=new"])
     assert done.returncode == 2, done
     assert "evil_method.py' is code that no experiment here has named: read it, and allow it with a comm" in done.stderr
@@ -410,7 +415,7 @@ def test_stored_baselines_name_no_code(received):
     from fedflat.analysis.provenance.stored_runs import configuration
 
     for section, spelling in FORGED:
-        run = next(Path().glob("results/runs/quick/*/*/*/*/seed-0"))
+        run = next(Path().glob("results/store/*/*/*/*/seed-0"))
         config = json.loads((run / "config.json").read_text(encoding="utf-8"))
         clean = json.loads(wanted().cell(paths()[0]).runs[0].canonical_json())
         fields = SPELLINGS[section][spelling](config[section], run) if isinstance(config[section], dict) else None

@@ -69,12 +69,12 @@ def test_the_same_bits_as_a_new_process_with_any_number_of_threads(tmp_path):
     (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
     changes = [f"model={tmp_path / 'net.py'}:build", "training.rounds=1", "training.batch_size=50"]
     arguments = ["run", "quick", CELL, *(f"--set={change}" for change in changes), "--seed=0", "--device=cpu"]
-    commands = [[*arguments, f"--threads={threads}", "--out", f"{tmp_path}/fork-{threads}"] for threads in (1, 2)]
+    commands = [[*arguments, f"--threads={threads}", "--results", f"{tmp_path}/fork-{threads}"] for threads in (1, 2)]
     command = [sys.executable, "-c", AS_IN_THE_SNAKEFILE, str(tmp_path / "log"), *map(json.dumps, commands)]
     subprocess.run(command, cwd=ROOT, env={**os.environ, **ONE_THREAD}, check=True)
     for threads in (1, 2):
-        assert alone(*arguments, f"--threads={threads}", "--out", tmp_path / f"alone-{threads}").returncode == 0
-        ours, theirs = (tmp_path / f"{name}-{threads}" / "seed-0" for name in ("fork", "alone"))
+        assert alone(*arguments, f"--threads={threads}", "--results", tmp_path / f"alone-{threads}").returncode == 0
+        ours, theirs = (next((tmp_path / f"{name}-{threads}").rglob("seed-0")) for name in ("fork", "alone"))
         for file in ("final.safetensors", "metrics.csv", "config.json"):
             assert (ours / file).read_bytes() == (theirs / file).read_bytes()
         provenance, expected = (
@@ -104,7 +104,7 @@ def begun(run: Path, server: psutil.Process) -> psutil.Process:
 
 
 LONG = ("run", "quick", CELL, "--set=training.rounds=5000", "--set=engine.checkpoint_seconds=0")
-LONG += ("--seed=0", "--device=cpu", "--out")
+LONG += ("--seed=0", "--device=cpu", "--results")
 """A command that takes minutes, and writes a checkpoint after each round."""
 
 

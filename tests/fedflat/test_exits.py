@@ -65,7 +65,12 @@ def test_an_interrupt_during_the_imports(tmp_path):
 def test_a_method_that_ends_the_process(tmp_path):
     (tmp_path / "ends.py").write_text(ENDS, encoding="utf-8")
     file = experiment(tmp_path, "ends: {file: ends.py}")
-    arguments = ("--set", "engine.backend=loop", "--out", tmp_path / "out")  # nothing is timed, and so nothing printed
+    arguments = (
+        "--set",
+        "engine.backend=loop",
+        "--results",
+        tmp_path / "out",
+    )  # nothing is timed, and so nothing printed
     line = refused("run", file, CELL.replace("fedsam", "ends"), *TINY, *arguments)
     assert line == f"fedflat: the method file '{tmp_path / 'ends.py'}' fails in line 9: SystemExit: 7"
 
@@ -89,10 +94,10 @@ def test_a_locale_without_greek_letters(tmp_path):
     given, out = (tmp_path / os.fsdecode(name.encode()) for name in ("données", "été"))  # this locale, too, may be C
     given.mkdir()
     file = experiment(given, "fedsam: {title: η, hyperparameters: {rho: 0.1}}")
-    for words in (["methods", "fedsam"], ["run", str(file), CELL, *TINY, "--out", str(out)]):
+    for words in (["methods", "fedsam"], ["run", str(file), CELL, *TINY, "--results", str(out)]):
         done = subprocess.run([*FEDFLAT, *words], env=env, cwd=tmp_path, capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
-    assert (out / "seed-0" / "config.json").is_file()
+    assert list(out.rglob("config.json"))
 
 
 def test_an_empty_home_is_no_home():

@@ -51,7 +51,7 @@ def test_few_frames_lie_between_the_command_and_the_gradient(tmp_path, monkeypat
 
     monkeypatch.setattr(Objective, "gradients", recorded)
     command = ["fedflat", "run", "quick", "digits/dirichlet-0.1/4-of-20/fedsam", "--seed", "0", "--device", "cpu"]
-    command += ["--set", "training.rounds=1", "--set", "engine.backend=loop", "--out", str(tmp_path / "cell")]
+    command += ["--set", "training.rounds=1", "--set", "engine.backend=loop", "--results", str(tmp_path / "cell")]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:
         main()

@@ -34,9 +34,7 @@ def failing(folder, config):
 def train(tmp_path, reference):
     cell = load_experiment("quick", OVERRIDES).cell(CELL)
     logs = RunLogs(reference, tmp_path / "results")
-    out = tmp_path / "results" / "runs" / "quick" / CELL
-    train_cell("quick", cell, out, torch.device("cpu"), lambda line: None, on_round=logs)
-    return out
+    return train_cell("quick", cell, tmp_path / "results", torch.device("cpu"), lambda line: None, on_round=logs)
 
 
 @pytest.fixture

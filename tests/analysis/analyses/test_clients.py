@@ -36,6 +36,7 @@ from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import load_dataset
 from fedflat.bench.training.train import train_cell
 from tests.places import MINI
+from tests.problems import stored
 
 CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
@@ -192,7 +193,7 @@ def analysed(name: str, runs: Path, out: Path, **options: object) -> pd.DataFram
 def test_clients_of_a_run_agree_with_its_own_metrics(runs: Path, tmp_path: Path) -> None:
     table = analysed("clients", runs, tmp_path / "x.csv")
     for seed, rows in table.groupby("seed"):
-        run = RunDirectory(runs / f"seed-{seed}")
+        run = RunDirectory(stored(runs, seed))
         last, sizes = run.metrics().iloc[-1], np.array([len(own) for own in run.split()])
         own = rows[rows["metric"] == "client_train_accuracy"]
         assert own["client"].tolist() == list(range(20))
@@ -213,7 +214,7 @@ def test_a_split_of_the_test_images_is_a_draw_of_its_own(runs: Path, tmp_path: P
     pd.testing.assert_frame_equal(table[train].drop(columns="options"), expected[train].drop(columns="options"))
     assert table.loc[~train, "definition"].str.contains("by dirichlet-0.1 over 20 clients in a draw of its own").all()
     for seed, rows in table.groupby("seed"):
-        run = RunDirectory(runs / f"seed-{seed}")
+        run = RunDirectory(stored(runs, seed))
         test = rows.loc[rows["metric"] == "client_test_accuracy", "value"]
         n = len(load_dataset(run.config.dataset, data_root()).test)
         sizes = n // 20 + (np.arange(20) < n % 20)
@@ -244,7 +245,7 @@ def test_all_methods_of_a_seed_are_tested_on_the_same_split(
 
 
 def _first_images(runs: Path, n: int) -> Samples:
-    return load_dataset(RunDirectory(runs / "seed-0").config.dataset, data_root()).train[slice(n)]
+    return load_dataset(RunDirectory(stored(runs)).config.dataset, data_root()).train[slice(n)]
 
 
 def test_iid_test_images_leave_the_noise_of_drawing_them() -> None:
@@ -285,8 +286,8 @@ def test_a_run_from_a_file_of_training_images_has_no_partition_for_test_images(t
 
 
 def test_rounds_agree_with_the_metrics_of_these_rounds(runs: Path, tmp_path: Path) -> None:
-    table = analysed("client_rounds", runs / "seed-0", tmp_path / "x.csv")
-    run = RunDirectory(runs / "seed-0")
+    table = analysed("client_rounds", stored(runs), tmp_path / "x.csv")
+    run = RunDirectory(stored(runs))
     metrics, sizes = run.metrics().set_index("round"), np.array([len(own) for own in run.split()])
     assert sorted(table["round"].unique()) == [2, 4]
     for finished, rows in table.groupby("round"):
@@ -304,7 +305,7 @@ def test_answers_do_not_depend_on_the_batch_size(
     name: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does any of them hold more than a batch at once."""
-    whole = analysed(name, runs / "seed-0", tmp_path / "whole.csv")
+    whole = analysed(name, stored(runs), tmp_path / "whole.csv")
     monkeypatch.setattr("fedflat.bench.training.run_setup.EVALUATION_BATCH", {"cpu": 37})
     passed: list[int] = []
     forward = Objective.logits
@@ -314,7 +315,7 @@ def test_answers_do_not_depend_on_the_batch_size(
         return forward(objective, w, x, batch_size)
 
     monkeypatch.setattr(Objective, "logits", watched)
-    small = analysed(name, runs / "seed-0", tmp_path / "small.csv")
+    small = analysed(name, stored(runs), tmp_path / "small.csv")
     pd.testing.assert_frame_equal(small, whole, rtol=1e-5, atol=1e-9)
     assert max(passed) == 37 < sum(passed)
 

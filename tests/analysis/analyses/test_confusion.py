@@ -9,11 +9,11 @@ import torch
 
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.data.label_maps import UNLABELLED
-from fedflat.bench.experiments.results import ResultPaths, run_in
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import RunSetup
 from tests.analysis.conftest import analyse, train_all
+from tests.problems import stored
 
 CELL = "digit_scenes-blue/by_group/2-of-4/fedavg"
 SCENES = """
@@ -40,12 +40,12 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(scenes: Path) -> pd.DataFrame:
-    frame = pd.read_csv(analyse(scenes, "scenes", CELL, "confusion", {}))
+    frame = analyse(scenes, "scenes", CELL, "confusion", {})
     return frame.assign(part=frame["part"].fillna(""))
 
 
 def run_of(scenes: Path) -> RunDirectory:
-    return RunDirectory(run_in(ResultPaths(scenes / "results").cell("scenes", CELL), 3))
+    return RunDirectory(stored(scenes / "results", 3))
 
 
 def matrix(rows: pd.DataFrame, part: str) -> np.ndarray:
@@ -82,7 +82,7 @@ def test_iou_is_that_of_the_matrix_and_its_mean_that_of_the_run(scenes: Path, ro
 
 
 def test_training_images(scenes: Path) -> None:
-    frame = pd.read_csv(analyse(scenes, "scenes", CELL, "confusion", {"data": "train"}))
+    frame = analyse(scenes, "scenes", CELL, "confusion", {"data": "train"})
     assert frame["part"].isna().all()
     mean = frame.loc[frame["metric"] == "iou", "value"].mean()
     assert mean == pytest.approx(run_of(scenes).metrics()["train_miou"].iloc[-1], abs=0.02)

@@ -19,12 +19,19 @@ from tests.analysis.conftest import LITTLE
 from tests.benchmarks import estimators
 
 CPU = torch.device("cpu")
-CELL = Path("results", "runs", "little", "digits", "dirichlet-0.1", "4-of-20")
+CELL = Path("results", "experiments", "little", "digits", "dirichlet-0.1", "4-of-20")
 
 
-def analysed(name: str, options: dict, method: str = "fedsam", seeds: str = "seed-0") -> tuple[pd.DataFrame, list[str]]:
+def run_of(method: str = "fedsam") -> Path:
+    [run] = Path("results", "store", *CELL.parts[-3:]).glob(f"{method}-*/seed-0")
+    return run
+
+
+def analysed(
+    name: str, options: dict, method: str = "fedsam", *, all_seeds: bool = False
+) -> tuple[pd.DataFrame, list[str]]:
     said: list[str] = []
-    run_analysis(parse_analysis(name, options), CELL / method / seeds, Path("x.csv"), CPU, said.append)
+    run_analysis(parse_analysis(name, options), run_of(method), Path("x.csv"), CPU, said.append)
     return pd.read_csv("x.csv"), said
 
 
@@ -71,7 +78,7 @@ def test_the_package_by_name(little: Path) -> None:
 
 def test_the_table_of_estimators(little: Path) -> None:
     """The docs show such tables: a row per estimator, each near the first, Lanczos, with the smallest residuals."""
-    table = estimators.measure(AnalysedRun(RunDirectory(CELL / "fedsam" / "seed-0"), CPU), 60)
+    table = estimators.measure(AnalysedRun(RunDirectory(run_of()), CPU), 60)
     columns = dict(zip(table.header, zip(*table.rows, strict=True), strict=True))
     assert columns["estimator"] == tuple(estimators.ESTIMATORS)
     first, *others = map(float, columns["λ_1"])
@@ -87,7 +94,7 @@ def test_spectrum_has_density_and_trace(little: Path) -> None:
     one = table.set_index("metric")
     assert one.loc["trace", "stderr"] > 0
     mean = np.trapezoid(density["value"] * density["eigenvalue"], density["eigenvalue"])
-    P = AnalysedRun(RunDirectory(CELL / "fedsam" / "seed-0"), CPU).w.numel()
+    P = AnalysedRun(RunDirectory(run_of()), CPU).w.numel()
     assert one.loc["trace", "value"] == pytest.approx(P * mean, rel=1e-3)
     assert one.loc["density_single", "value"] * one.loc["density_sigma", "value"] * P == pytest.approx(0.3989, abs=1e-4)
 
@@ -107,7 +114,7 @@ def test_clients_have_the_curvature_of_their_own_models(stored: Path) -> None:
     """Each row against the client's training done by hand, on its own images."""
     table, _ = analysed("client_hessian", {"clients": [3, 11]})
     assert table[["round", "client"]].to_numpy().tolist() == [[1, 3], [1, 11], [2, 3], [2, 11]]
-    run = AnalysedRun(RunDirectory(CELL / "fedsam" / "seed-0"), CPU)
+    run = AnalysedRun(RunDirectory(run_of()), CPU)
     federation = run.setup.federation
     for row in table.itertuples():
         w = federation.train_clients(run.state(int(row.round)), [int(row.client)])[int(row.client)].w

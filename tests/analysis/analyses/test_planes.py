@@ -50,8 +50,8 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planes")
     (folder / "planes.yaml").write_text(EXPERIMENT, encoding="utf-8")
     for cell in load_experiment(str(folder / "planes.yaml")).cells().values():
-        train_cell("planes", cell, folder / "runs" / Path(cell.path).name, CPU, str)
-    return folder / "runs"
+        train_cell("planes", cell, folder, CPU, str).rename(folder / cell.address.method)
+    return folder
 
 
 def answer(cells: Path, name: str, options: Mapping[str, Any], out: Path, *compared: str, run: str = "fedavg", log=str):

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,19 +12,23 @@ import torch
 from fedflat.analysis.analyses import load_analyses, parse_analysis
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
-from fedflat.analysis.analyses.run_analysis import find_runs, run_analysis
+from fedflat.analysis.analyses.found_runs import find_runs, found_runs
+from fedflat.analysis.analyses.run_analysis import run_analysis, store_analysis
 from fedflat.analysis.report.figures import Figures
 from fedflat.analysis.report.report import render_page
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.bench.engine.checkpoint import load_state, save_state
 from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.strict_yaml import load_yaml
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import RunSetup
 from fedflat.bench.training.train import train_cell
+from tests.analysis.conftest import analysed, read_rows
 from tests.places import MINI, ROOT
+from tests.problems import stored
 
 CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/"
@@ -42,16 +47,14 @@ OF_RECORDS = ("convergence", "cost")
 def run_all(results: Path, changes: dict, analyses: Sequence[str] = ANALYSES) -> None:
     experiment = load_experiment(MINI, changes)
     for path, cell in experiment.cells().items():
-        runs = results / "runs" / "mini" / path
-        train_cell("mini", cell, runs, CPU, str)
+        train_cell("mini", cell, results, CPU, str)
         for name in analyses:
-            out = results / "analysis" / "mini" / path / f"{name}.csv"
-            run_analysis(CONFIGURED[name], runs, out, CPU, str)
+            analysed(ResultPaths(results), "mini", path, name, CONFIGURED[name])
 
 
 def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None:
     run_all(tmp_path, DIVERGES)
-    assert pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "flatness.csv").empty
+    assert read_rows(ResultPaths(tmp_path).analysis("mini", CELL + "fedsam", "flatness")).empty
     requested = RequestedExperiment(MINI, tmp_path, DIVERGES)
     for name in Tables(requested).names():
         assert "diverged (2 of 2)" in Tables(requested).render(name)[0].read_text(encoding="utf-8")
@@ -77,16 +80,14 @@ def test_missing_states_are_reported(tmp_path: Path) -> None:
     changes = {"evaluation.snapshot_every": None}
     message = "evaluation.snapshot_every is null: the experiment stores none; set it to a number of rounds"
     cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
-    runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
-    train_cell("mini", cell, runs, CPU, str)
+    train_cell("mini", cell, tmp_path, CPU, str)
     for name in ANALYSES:
-        out = tmp_path / "analysis" / "mini" / CELL / "fedsam" / f"{name}.csv"
         if name == "discrepancy" or name in OF_STATES:
             with pytest.raises(UserError, match=message):
-                run_analysis(CONFIGURED[name], runs, out, CPU, str)
-            assert not out.exists()
+                analysed(ResultPaths(tmp_path), "mini", cell.path, name, CONFIGURED[name])
+            assert not list(tmp_path.rglob(f"{name}*.csv"))
         else:
-            run_analysis(CONFIGURED[name], runs, out, CPU, str)
+            analysed(ResultPaths(tmp_path), "mini", cell.path, name, CONFIGURED[name])
     requested = RequestedExperiment(MINI, tmp_path, changes)
     for make in (Figures(requested).inputs, Figures(requested).render):
         with pytest.raises(UserError, match=message):
@@ -107,15 +108,15 @@ def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None
     cell = experiment.cell("digits/file-mine/4-of-7/fedsam")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
 
-    def analysed(folder: str) -> list[bytes]:
+    def computed(folder: str) -> list[bytes]:
         files = [tmp_path / folder / f"{name}.csv" for name in ANALYSES]
         for name, out in zip(ANALYSES, files, strict=True):
             run_analysis(CONFIGURED[name], tmp_path / "runs", out, CPU, str)
         return [out.read_bytes() for out in files]
 
-    before = analysed("before")
+    before = computed("before")
     file.unlink()
-    assert analysed("after") == before
+    assert computed("after") == before
     assert all(len(content.splitlines()) > 1 for content in before)
 
 
@@ -127,7 +128,7 @@ def test_the_global_objective_is_the_clients(tmp_path: Path) -> None:
     changes = {"grid.partition": partition, "grid.participation": [{"active": 2}], "grid.seeds": [0]}
     cell = load_experiment(MINI, changes).cell("digits/file-mine/2-of-2/fedavg")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
-    run = AnalysedRun(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
+    run = AnalysedRun(RunDirectory(stored(tmp_path / "runs")), CPU)
     held, objective, w = run.global_objective(), run.setup.objective, run.w
     of_clients = [objective.loss(w, run.client_batches(i)) for i in (0, 1)]
     assert objective.loss(w, held.data) == pytest.approx(0.6 * of_clients[0] + 0.4 * of_clients[1], rel=1e-6)
@@ -135,7 +136,7 @@ def test_the_global_objective_is_the_clients(tmp_path: Path) -> None:
     assert run.global_objective(4).data.samples == 4
     whole = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedavg")
     train_cell("mini", whole, tmp_path / "whole", CPU, str)
-    run = AnalysedRun(RunDirectory(tmp_path / "whole" / "seed-0"), CPU)
+    run = AnalysedRun(RunDirectory(stored(tmp_path / "whole")), CPU)
     assert run.global_objective() == run.sample("train"), "each image once: all of them, as they are"
 
 
@@ -148,12 +149,12 @@ def test_radii_are_lengths(radii: list[float]) -> None:
 def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Path) -> None:
     changes = {"grid.seeds": [1]}
     run_all(tmp_path, changes)
-    surface = pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "surface.csv")
+    surface = read_rows(ResultPaths(tmp_path).analysis("mini", CELL + "fedsam", "surface"))
     assert set(surface["seed"]) == {1}
     requested = RequestedExperiment(MINI, tmp_path, changes)
     assert "Runs of seed 1; " in render_page(requested).read_text(encoding="utf-8")
     assert all(file.stat().st_size for name in ("surfaces", "labels") for file in Figures(requested).render(name))
-    runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
+    runs = ResultPaths(tmp_path).lists("mini", CELL + "fedsam")
     with pytest.raises(UserError, match=r"surface.seed = 7 \(allowed: 1"):
         run_analysis(parse_analysis("surface", {"seed": 7}), runs, tmp_path / "x.csv", CPU, str)
 
@@ -163,12 +164,12 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
     cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
 
-    def analysed(name: str) -> pd.DataFrame:
+    def computed(name: str) -> pd.DataFrame:
         run_analysis(CONFIGURED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
         return pd.read_csv(tmp_path / "x.csv").drop(columns="checksum")
 
     of_images = [name for name in ANALYSES if name not in OF_RECORDS]
-    whole = {name: analysed(name) for name in of_images}
+    whole = {name: computed(name) for name in of_images}
     passed: list[int] = []
     build = RunSetup.build
 
@@ -181,32 +182,63 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
     monkeypatch.setattr("fedflat.bench.training.run_setup.EVALUATION_BATCH", {"cpu": 40})
     for name in of_images:
         passed.clear()
-        pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)
+        pd.testing.assert_frame_equal(computed(name), whole[name], rtol=1e-3, atol=1e-5)
         assert max(passed) <= 40 < sum(passed), name
 
 
-def test_runs_are_found_by_folder_and_named_by_their_cell(tmp_path: Path) -> None:
+def test_runs_are_found_by_folder_and_named_by_their_list_or_configuration(tmp_path: Path) -> None:
     cell = load_experiment(MINI, {"grid.seeds": [0, 1]}).cell(CELL + "fedsam")
-    folder = tmp_path / "runs" / "mine" / CELL / "fedsam"
-    train_cell("mini", cell, folder, CPU, str)
-    names = {"experiment": "mini", **cell.address.columns}
-    assert find_runs(folder).cell == names
-    assert list(find_runs(folder).by_seed) == [0, 1]
-    assert find_runs(folder / "seed-1").cell == names
+    renamed = replace(cell, address=replace(cell.address, method="mine"))
+    folder = train_cell("mini", renamed, tmp_path, CPU, str)
+    lists = ResultPaths(tmp_path).lists("mini")
+    assert [runs.names for runs in found_runs(lists)] == [renamed.address.columns]
+    for place in (folder, folder / "seed-1", tmp_path / "store"):
+        assert [runs.names for runs in found_runs(place)] == [cell.address.columns]
+    assert list(find_runs(lists).by_seed) == list(find_runs(folder).by_seed) == [0, 1]
     assert list(find_runs(folder / "seed-1").by_seed) == [1]
-    (folder / "seed-1").rename(tmp_path / "alone")
-    assert find_runs(tmp_path / "alone").cell == {**names, "experiment": "custom"}
-    for none in (tmp_path, tmp_path / "gone"):
-        with pytest.raises(UserError, match="is neither a run directory"):
+    train_cell(None, load_experiment(MINI, {"grid.seeds": [7]}).cell(CELL + "fedavg"), tmp_path, CPU, str)
+    assert [list(runs.by_seed) for runs in found_runs(tmp_path / "store")] == [[7], [0, 1]]
+    with pytest.raises(UserError, match="has runs of 2 configurations"):
+        find_runs(tmp_path / "store")
+    for none in (tmp_path / "gone", tmp_path / "partitions"):
+        with pytest.raises(UserError, match="no finished run in"):
             find_runs(none)
-    with pytest.raises(UserError, match="seed-1' is not a run directory"):
-        find_runs(folder)
+    (folder / "seed-1").rename(tmp_path / "alone")
+    assert list(find_runs(tmp_path / "alone").by_seed) == [1]
+    with pytest.raises(UserError, match="seed-1' is missing, but a list has it"):
+        find_runs(lists)
+
+
+def test_what_is_computed_already_is_taken(tmp_path: Path) -> None:
+    """By whichever experiment or folder it is requested; with `replace`, not from other code."""
+    cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
+    folder, said = train_cell("mini", cell, tmp_path, CPU, str), list[str]()
+
+    def ask(place: Path, *, replace: bool = False) -> dict[int, Path]:
+        return store_analysis(CONFIGURED["drift"], find_runs(place), CPU, said.append, replace=replace)
+
+    [file] = ask(ResultPaths(tmp_path).lists("mini")).values()
+    before = file.stat().st_mtime_ns
+    assert ask(folder) == {0: file}
+    assert (file.stat().st_mtime_ns, said) == (before, ["seed 0: computed earlier"])
+    rows = pd.read_csv(file)
+    rows.drop(columns="checksum").assign(code="0123456789abcdef").to_csv(file, index=False)
+    ask(folder)
+    assert said[-1] == "seed 0: computed earlier by another version of the code; --replace computes it again"
+    ask(folder, replace=True)
+    pd.testing.assert_frame_equal(pd.read_csv(file), rows)
+    file.write_text("damaged", encoding="utf-8")
+    ask(folder)
+    pd.testing.assert_frame_equal(pd.read_csv(file), rows)
+    [other] = store_analysis(CONFIGURED["drift"].model_copy(update={"images": 7}), find_runs(folder), CPU, str).values()
+    assert other.parent == file.parent and other != file
+    assert [one.name for one in file.parent.iterdir() if one.name.startswith(".")] == []
 
 
 def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:
     cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
-    file = tmp_path / "runs" / "seed-0" / "final.safetensors"
+    file = stored(tmp_path / "runs") / "final.safetensors"
     state, about = load_state(file, CPU)
     state.w[3] = float("nan")
     save_state(file, state, about)
@@ -219,7 +251,7 @@ def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:
 def test_a_stored_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
     cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
-    file = tmp_path / "runs" / "seed-0" / "snapshots" / "round-00004.safetensors"
+    file = stored(tmp_path / "runs") / "snapshots" / "round-00004.safetensors"
     state, about = load_state(file, CPU)
     state.w[3] = float("nan")
     save_state(file, state, about)
@@ -263,11 +295,10 @@ def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
     requested = RequestedExperiment(source, tmp_path)
     assert (requested.analyses["flatness"].rho, requested.analyses["wide"].rho) == (0.1, 0.5)
     for path, cell in load_experiment(source).cells().items():
-        train_cell("mini", cell, tmp_path / "runs" / "mini" / path, CPU, str)
+        train_cell("mini", cell, tmp_path, CPU, str)
         for name in ("flatness", "wide"):
-            out = tmp_path / "analysis" / "mini" / path / f"{name}.csv"
-            assert out in Tables(requested).inputs("sharp")
-            run_analysis(requested.analyses[name], tmp_path / "runs" / "mini" / path, out, CPU, str)
+            assert requested.paths.analysis("mini", path, name) in Tables(requested).inputs("sharp")
+            analysed(requested.paths, "mini", path, name, requested.analyses[name])
     shown = pd.read_csv(next(file for file in Tables(requested).render("sharp") if file.suffix == ".csv"))
     narrow, wide = (shown.loc[shown["column"] == radius, "mean"].to_numpy() for radius in (0.1, 0.5))
     assert (wide > narrow).all()
@@ -283,7 +314,7 @@ def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
         ("wide: {analysis: flatnes}", "unknown analysis 'flatnes'; did you mean 'flatness'"),
         ("wide: {analysis: flatness, rhos: 1}", "wide: unknown key of flatness 'rhos'; did you mean 'rho'"),
         ("Wide-1: {analysis: flatness}", "Wide-1: a name has lower-case letters"),
-        ("train: {analysis: flatness}", r"\(not allowed: metrics, partition, train"),
+        ("train: {analysis: flatness}", r"\(not allowed: metrics, partition, runs, train"),
         ("wide: {analysis: hessian}", "unknown analysis of kind flatness 'wide' \\(allowed: flatness\\)"),
     ],
 )
@@ -301,7 +332,7 @@ def test_the_example_of_the_docs_is_an_analysis(tmp_path: Path) -> None:
     exec(compile(code, "weight_norm.py", "exec", dont_inherit=True), names)
     cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedavg")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
-    run = AnalysedRun(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
+    run = AnalysedRun(RunDirectory(stored(tmp_path / "runs")), CPU)
     table = names["WeightNorm"].parse({"order": 1}).of_run(run)  # type: ignore[attr-defined]
     assert table["value"][0] == pytest.approx(float(run.w.abs().sum()))
     assert 0 < table["value"][1] < table["value"][0]

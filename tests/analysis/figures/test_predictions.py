@@ -17,12 +17,13 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.data.label_maps import UNLABELLED
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import load_experiment
-from fedflat.bench.experiments.results import ResultPaths, run_in
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import RunSetup
-from tests.analysis.conftest import analyse, train_all, words
+from tests.analysis.conftest import analyse, read_rows, train_all, words
 from tests.analysis.figures.drawings import legend
+from tests.problems import stored as run_of
 
 CELL = "digit_scenes-blue/by_group/2-of-4/"
 SCENES = """
@@ -57,11 +58,11 @@ def requested(scenes: Path) -> RequestedExperiment:
 
 
 def stored(scenes: Path, method: str) -> pd.DataFrame:
-    return pd.read_csv(ResultPaths(scenes / "results").analysis("scenes", CELL + method, "predictions"))
+    return read_rows(ResultPaths(scenes / "results").analysis("scenes", CELL + method, "predictions"))
 
 
 def test_images_labels_and_predictions_are_those_of_data_and_model(scenes: Path) -> None:
-    run = RunDirectory(run_in(ResultPaths(scenes / "results").cell("scenes", CELL + "fedavg"), 3))
+    run = RunDirectory(run_of(scenes / "results", 3, "fedavg"))
     setup, rows = RunSetup.build(run.config, torch.device("cpu")), stored(scenes, "fedavg")
     test, parts = setup.dataset.test, setup.dataset.test_parts
     assert list(rows["part"]) == ["seen", "seen", "unseen", "unseen"]
@@ -78,9 +79,9 @@ def test_images_labels_and_predictions_are_those_of_data_and_model(scenes: Path)
 
 def test_large_images_are_made_smaller_without_new_classes(scenes: Path) -> None:
     folder = scenes / "small"
-    shutil.copytree(scenes / "results" / "runs", folder / "results" / "runs")
-    file = analyse(folder, "scenes", CELL + "fedavg", "predictions", {"images": 3, "side": 10})
-    rows, whole = pd.read_csv(file), stored(scenes, "fedavg")
+    shutil.copytree(scenes / "results", folder / "results")
+    rows = analyse(folder, "scenes", CELL + "fedavg", "predictions", {"images": 3, "side": 10})
+    whole = stored(scenes, "fedavg")
     assert list(rows["part"]) == ["seen", "seen", "unseen"]
     for row in rows.itertuples():
         assert pixels(row.picture).shape == (10, 10, 3)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedflat.analysis.analyses.run_analysis import run_analysis
 from fedflat.analysis.planning.targets import experiments_with, find_targets
 from fedflat.analysis.provenance.archive import unpack
 from fedflat.analysis.provenance.export import export
@@ -21,6 +20,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell
 from tests import commands
+from tests.analysis.conftest import analysed
 from tests.places import MINI
 
 CPU = torch.device("cpu")
@@ -32,10 +32,9 @@ def trained(experiment: str, results: Path, analyses: tuple[str, ...] = ()) -> P
     requested, paths = RequestedExperiment(experiment, results, OVERRIDES), ResultPaths(results)
     name = requested.experiment.name
     for path, cell in requested.experiment.cells().items():
-        train_cell(name, cell, paths.cell(name, path), CPU, silent)
+        train_cell(name, cell, results, CPU, silent)
         for analysis in analyses:
-            out = paths.analysis(name, path, analysis)
-            run_analysis(requested.analyses[analysis], paths.cell(name, path), out, CPU, silent)
+            analysed(paths, name, path, analysis, requested.analyses[analysis])
     return results
 
 
@@ -91,12 +90,13 @@ def test_the_files_of_an_archive(results, tmp_path):
     with zipfile.ZipFile(exported("mini_table_accuracy", results, tmp_path / "a.zip")) as zipped:
         names = zipped.namelist()
         crate = json.loads(zipped.read("ro-crate-metadata.json"))
-    run = "results/runs/mini/digits/dirichlet-0.1/4-of-20/fedsam/seed-1"
+    cell = RequestedExperiment(MINI, results, OVERRIDES).experiment.cell("digits/dirichlet-0.1/4-of-20/fedsam")
+    run = f"results/store/{cell.runs[1].place.as_posix()}"
     below = [name.removeprefix(f"{run}/") for name in names if name.startswith(run)]
     assert below == ["config.json", "metrics.csv", "partition.csv.gz", "provenance.json", "run.log", "times.csv"]
     assert "results/reports/mini/tables/accuracy.tex" in names
     assert "experiment/tests/end_to_end/mini/tables/accuracy.yaml" in names
-    assert not [name for name in names if "analysis" in name.split("/")], "the table shows no analysis"
+    assert not [name for name in names if "analyses" in name.split("/")], "the table shows no analysis"
     graph = {entity["@id"]: entity for entity in crate["@graph"]}
     assert graph["ro-crate-metadata.json"]["about"] == {"@id": "./"}
     assert {part["@id"] for part in graph["./"]["hasPart"]} == {*names} - {"ro-crate-metadata.json", "checksums.sha256"}
@@ -109,14 +109,14 @@ def test_the_files_of_an_archive(results, tmp_path):
 
 def test_with_models_runs_are_verified_and_analysed_elsewhere(results, tmp_path):
     unpack(exported("mini_runs", results, tmp_path / "a.zip", models=True), tmp_path / "out")
-    runs, cells = find(tmp_path / "out")
-    assert (len(runs), len(cells)) == (4, 2)
+    runs = find(tmp_path / "out")
+    assert len(runs) == 4
     verdict = verify_run(runs[0], 1, lambda _: CPU)
     assert not verdict.unverified
     assert "with the same bits" in str(verdict)
     without = exported("mini_runs", results, tmp_path / "b.zip")
     unpack(without, tmp_path / "other")
-    verdict = verify_run(find(tmp_path / "other")[0][0], 1, lambda _: CPU)
+    verdict = verify_run(find(tmp_path / "other")[0], 1, lambda _: CPU)
     assert verdict.unverified == ["models (none is stored)"]
     assert "round 1 of 2 computed again with the same bits" in str(verdict)
 
@@ -129,25 +129,25 @@ def test_what_is_missing_or_damaged_is_not_exported(results, tmp_path):
         exported("mini_figure_surfaces", copy, tmp_path / "a.zip")
     with pytest.raises(UserError, match="unknown target 'mini_tabel_accuracy'; did you mean 'mini_table_accuracy'"):
         exported("mini_tabel_accuracy", copy, tmp_path / "a.zip")
-    drift = copy / "analysis/mini/digits/dirichlet-0.1/4-of-20/fedsam/drift.csv"
+    drift = next(copy.glob("store/digits/dirichlet-0.1/4-of-20/fedsam-*/seed-0/analyses/drift-*.csv"))
     text = drift.read_text(encoding="utf-8")
     drift.write_text(text.replace("0.05", "0.06", 1), encoding="utf-8")
-    with pytest.raises(UserError, match=rf"^'{drift}' is damaged .*: write it again with: snakemake .*{drift}"):
+    with pytest.raises(UserError, match=rf"^'{drift}' is damaged .*: delete it, and write it again with: snakemake"):
         exported("mini_figure_drift", copy, tmp_path / "a.zip")
-    cell = copy / "runs/mini/digits/dirichlet-0.1/4-of-20/fedsam"
+    [cell] = copy.glob("store/digits/dirichlet-0.1/4-of-20/fedsam-*")
     text = (cell / "seed-1/times.csv").read_text(encoding="utf-8")
     (cell / "seed-1/times.csv").write_text(text.replace("1", "2", 1), encoding="utf-8")
     with pytest.raises(UserError, match=r"times.csv' is damaged \(its content does not match its checksum\)"):
         exported("mini_table_accuracy", copy, tmp_path / "a.zip")
     shutil.rmtree(cell / "seed-1")
-    with pytest.raises(UserError, match="seed-1' is not a run directory"):
+    with pytest.raises(UserError, match="seed-1' is missing, but a list has it"):
         exported("mini_table_accuracy", copy, tmp_path / "a.zip")
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
 
 
 @pytest.mark.parametrize("target", ["mini_table_accuracy", "mini_runs"])
 def test_runs_of_another_configuration_are_not_exported(target, results, tmp_path):
-    stored = rf"'{results}/runs/mini/.*/metrics.csv' holds seed 0 of another configuration"
+    stored = rf"'{results}/experiments/mini/.*/runs.csv' lists seed 0 of another configuration"
     with pytest.raises(UserError, match=rf"^{stored} .*\(training.rounds: 2 there, 3 here\): give the --set values"):
         export([target], tmp_path / "a.zip", results, {**OVERRIDES, "training.rounds": 3}, [MINI])
     assert not list(tmp_path.iterdir())
@@ -200,8 +200,8 @@ def test_a_users_own_experiment_is_exported_with_its_files(tmp_path):
     table.unlink()
     assert commands.run(shlex.split(*commands_in(tmp_path / "out")), cwd=tmp_path / "out").returncode == 0
     assert table.read_bytes() == before
-    runs, _ = find(tmp_path / "out/results")
-    assert [RunDirectory(run).config.method.recipe.name for run in runs] == ["fedavg", "ascent"]
+    runs = find(tmp_path / "out/results")
+    assert [RunDirectory(run).config.method.recipe.name for run in runs] == ["ascent", "fedavg"]
 
 
 def test_a_file_elsewhere_cannot_be_exported_with_an_experiment(tmp_path):

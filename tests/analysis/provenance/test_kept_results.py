@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedflat.analysis.analyses.run_analysis import run_analysis
 from fedflat.analysis.provenance import kept_results
-from fedflat.analysis.provenance.kept_results import KINDS, finished, keep, kept, restore, runs_of
+from fedflat.analysis.provenance.kept_results import finished, keep, kept, restore, runs_of
 from fedflat.analysis.provenance.run_log import events
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
-from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.host.progress import silent
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import FINAL, LOG, is_complete
 from fedflat.bench.training.train import train_cell
+from tests.analysis.conftest import analysed
 
 CPU = torch.device("cpu")
 TINY = """
@@ -49,9 +48,9 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def train(file: Path, results: Path, *methods: str) -> None:
     requested = RequestedExperiment(str(file), results)
-    for path, cell in requested.experiment.cells().items():
+    for cell in requested.experiment.cells().values():
         if cell.address.method in methods:
-            train_cell("tiny", cell, ResultPaths(results).cell("tiny", path), CPU, silent)
+            train_cell("tiny", cell, results, CPU, silent)
 
 
 def test_what_is_kept_of_a_log():
@@ -102,20 +101,21 @@ def test_what_is_restored_is_kept_with_further_runs(tiny, tmp_path):
     train_and_analyse(tiny, old, "fedavg")
     next(old.rglob(FINAL)).unlink()
     keep(str(tiny), old, targets)
-    before = contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*")
+    before = contents(tmp_path / "kept" / "tiny", "*/**/fedavg*/**/*")
     assert {Path(name).name for name in before} >= {"metrics.csv", "config.json", "run.log", "clients.csv"}
     assert not contents(tmp_path / "kept", "**/*.safetensors")
 
     train_and_analyse(tiny, new, "fedsam")
-    computed = contents(new, "**/fedsam/**/*")
+    computed = contents(new, "**/fedsam*/**/*")
     assert restore(str(tiny), new) > 0
     assert restore(str(tiny), new) == 0
-    written = {kind: [one.stat().st_mtime_ns for one in (new / kind).rglob("fedavg/**/*.csv")] for kind in KINDS}
-    assert max(written["runs"]) < min(written["analysis"]), "else Snakemake would compute analyses again"
-    assert contents(new, "**/fedsam/**/*") == computed
+    places = ("store", "experiments")
+    written = {kind: [one.stat().st_mtime_ns for one in (new / kind).rglob("fedavg*/**/*.csv")] for kind in places}
+    assert max(written["store"]) < min(written["experiments"]), "a list names files that are there"
+    assert contents(new, "**/fedsam*/**/*") == computed
     keep(str(tiny), new, targets)
     assert [cell.method for cell, _ in runs_of(kept(str(tiny)))] == ["fedavg", "fedsam"]
-    assert contents(tmp_path / "kept" / "tiny", "*/**/fedavg/**/*") == before
+    assert contents(tmp_path / "kept" / "tiny", "*/**/fedavg*/**/*") == before
 
 
 def test_final_models_are_kept_without_states_and_restored(tmp_path, monkeypatch):
@@ -150,7 +150,7 @@ def test_an_interrupted_restore_is_not_taken_for_a_whole_one(tiny, tmp_path, mon
         if is_complete(run):
             interrupted += 1
             assert {one.name for one in run.iterdir()} == names
-        assert is_complete(run) or not (run.parent / "metrics.csv").exists()
+        assert is_complete(run) or not list(new.glob("experiments/**/*.csv"))
     assert interrupted, "a run can be whole before its cell"
 
 
@@ -184,7 +184,7 @@ def test_nothing_is_lost_after_an_interruption(tiny, tmp_path):
     before = contents(tmp_path / "kept", "**/*")
     (tmp_path / "kept" / "tiny").rename(tmp_path / "kept" / ".tiny.old")
     train(tiny, fewer, "fedavg")
-    with pytest.raises(UserError, match=r"fedsam/metrics.csv' is kept, but is missing in the results"):
+    with pytest.raises(UserError, match=r"fedsam/runs.csv' is kept, but is missing in the results"):
         keep(str(tiny), fewer, ["tiny_table_accuracy"])
     assert contents(tmp_path / "kept", "**/*") == before
 
@@ -195,7 +195,7 @@ def test_files_of_two_runs_are_not_mixed(tiny, tmp_path):
     keep(str(tiny), old, ["tiny_table_accuracy"])
     train(tiny, new, "fedsam")
     before = contents(new, "**/*")
-    with pytest.raises(UserError, match=r"fedsam/seed-0' is another run than the one that is kept: .* nothing was cop"):
+    with pytest.raises(UserError, match=r"fedsam-\w+/seed-0' is another run than the one that is kept: .* nothing was"):
         restore(str(tiny), new)
     assert contents(new, "**/*") == before
 
@@ -211,8 +211,7 @@ def train_and_analyse(file: Path, results: Path, method: str) -> None:
     train(file, results, method)
     requested = RequestedExperiment(str(file), results)
     [cell] = [cell for cell in requested.experiment.addresses if cell.method == method]
-    folder, tidy = requested.paths.cell("tiny", cell.path), requested.tidy.path("clients", cell)
-    run_analysis(requested.analyses["clients"], folder, tidy, CPU, silent)
+    analysed(requested.paths, "tiny", cell.path, "clients", requested.analyses["clients"])
 
 
 def contents(folder: Path, pattern: str) -> dict[str, bytes]:

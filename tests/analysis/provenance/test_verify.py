@@ -303,7 +303,7 @@ def test_changed_labels_are_found(run):
 )
 def test_a_missing_file_is_found(file, run):
     (run / file).unlink()
-    assert find(run.parent) == ([run], [])
+    assert find(run.parent) == [run]
     assert f"{file}' is damaged (it does not exist): delete '{run}'" in differences(run)
 
 

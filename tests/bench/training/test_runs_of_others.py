@@ -185,7 +185,7 @@ def test_the_command_analyse(run, tmp_path):
     assert refused.stderr.startswith("fedflat: the model file ")
     assert len(refused.stderr.splitlines()) == 1
     assert executed(tmp_path) == []
-    for options in (["--trust"], []):
+    for options in (["--trust"], ["--set", "images=3"]):
         done = analyse(run, tmp_path / "mine", *options)
         assert done.returncode == 0, done
         assert executed(tmp_path) == ["run/method.py", "run/model.py"]
