@@ -5,6 +5,7 @@ cell are filled from the list's path. A missing list is a missing cell, not an e
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -181,11 +182,10 @@ class Tidy:
         lists = f"'{file}' lists seed {seed} of another configuration than that of experiment {name}"
         if seed not in wanted:
             return UserError(f"{lists}, whose seeds are {', '.join(map(str, wanted))}: {self.write_again(file)}")
-        difference = first_differing_field(RunDirectory(place).config, wanted[seed]) if is_complete(place) else None
-        return UserError(
-            f"{lists}{'' if difference is None else f' ({difference})'}: give the --set values that its runs had, or "
-            f"{self.write_again(file)}"
-        )
+        difference = ""
+        with suppress(UserError):  # the run is missing or cannot be read
+            difference = f" ({first_differing_field(RunDirectory(place).config, wanted[seed])})"
+        return UserError(f"{lists}{difference}: give the --set values that its runs had, or {self.write_again(file)}")
 
 
 def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:

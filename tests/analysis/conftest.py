@@ -28,6 +28,7 @@ from fedflat.bench.files.lists import write_list
 from fedflat.bench.host.progress import silent
 from fedflat.bench.host.torch_device import prepare_device
 from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.lists import listed_runs
 from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, RunDirectory
 from fedflat.bench.training.train import train_cell
 from tests.places import ROOT
@@ -112,7 +113,8 @@ def write_run(run: Path, identity: str, frame: pd.DataFrame) -> None:
     about = {"outcome": "finished", "identity": identity, "code": {"fingerprint": code}}
     write_checked_json(run / PROVENANCE, {**about, "missing_images": int(missing)})
     own = frame.drop(columns=["seed", "missing_images", "code", "identity"], errors="ignore")
-    unused = [name for name in ("download", "upload", "client_state", "server_state", "gradients") if name not in own]
+    others = ("active", "lr", "download", "upload", "client_state", "server_state", "gradients")
+    unused = [name for name in others if name not in own]
     write_csv(run / "metrics.csv", own.reindex(columns=[*own.columns, *unused]))
     (run / CONFIG).write_text("{}", encoding="utf-8")
 
@@ -127,6 +129,12 @@ def read_rows(list_file: Path) -> pd.DataFrame:
             ids["code"] = RunDirectory(place).fingerprint
         tables.append(pd.read_csv(place / "metrics.csv" if place.is_dir() else place).assign(**ids))
     return pd.concat(tables, ignore_index=True)
+
+
+def run_of(results: Path, experiment: str, cell: str, seed: int = 0) -> Path:
+    """The directory of a run that an experiment lists."""
+    paths = ResultPaths(results)
+    return next(one.place for one in listed_runs(paths.runs(experiment, cell), results, "") if one.seed == seed)
 
 
 def write_rows(list_file: Path, frame: pd.DataFrame) -> None:

@@ -47,12 +47,11 @@ def edited(folder: Path, name: str, old: str, new: str) -> None:
 
 
 def run_files(folder: Path) -> dict[str, bytes]:
-    """The files of runs without logs, provenance and times, and without the times in the metrics of cells."""
-    files = [f for f in (folder / "results" / "runs").rglob("seed-*/**/*") if f.is_file()]
+    """The files of runs without logs, provenance and times, and the lists without what depends on these."""
+    files = [f for f in (folder / "results" / "store").rglob("seed-*/**/*") if f.is_file()]
     compared = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv"))
     found = {str(f.relative_to(folder)): f.read_bytes() for f in compared}
-    for table in (folder / "results" / "runs").rglob("metrics.csv"):
-        if not table.parent.name.startswith("seed-"):
-            numbers = pd.read_csv(table, dtype=str).drop(columns=["train_seconds", "evaluation_seconds", "checksum"])
-            found[str(table.relative_to(folder))] = numbers.to_csv().encode()
+    for table in (folder / "results" / "experiments").rglob("runs.csv"):
+        rows = pd.read_csv(table, dtype=str).drop(columns=["training", "checksum"])
+        found[str(table.relative_to(folder))] = rows.to_csv().encode()
     return found

@@ -15,7 +15,7 @@ from tests.places import ROOT
 from tests.tiers import thorough
 from tests.waiting import wait_for
 
-TARGET = f"results/runs/mini/{CELLS}/fedsam/metrics.csv"
+TARGET = f"results/experiments/mini/{CELLS}/fedsam/runs.csv"
 
 
 def started(folder: Path) -> subprocess.Popen:
@@ -25,7 +25,7 @@ def started(folder: Path) -> subprocess.Popen:
     process = subprocess.Popen(
         [sys.executable, "-m", "snakemake", *SNAKEMAKE, *words[1:]], start_new_session=True, **silent
     )
-    checkpoints = "results/runs/**/checkpoint.safetensors"
+    checkpoints = "results/store/**/checkpoint.safetensors"
     wait_for(lambda: list(folder.glob(checkpoints)), 120, alive=lambda: process.poll() is None)
     return process
 

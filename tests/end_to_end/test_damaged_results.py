@@ -39,7 +39,7 @@ from fedflat.bench.host.progress import silent
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.train import train_cell
 from tests import commands
-from tests.analysis.conftest import words
+from tests.analysis.conftest import analysed, words
 from tests.bench.training.small_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
 from tests.places import MINI
 from tests.problems import train
@@ -71,15 +71,15 @@ def requested(results: Path) -> RequestedExperiment:
 def run_again(results: Path) -> list[str]:
     experiment, paths = load_experiment(MINI, EXPERIMENT), ResultPaths(results)
     for cell in METHODS:
-        train_cell("mini", experiment.cell(cell), paths.cell("mini", cell), CPU, silent)
-    return [paths.metrics("mini", cell).read_text(encoding="utf-8") for cell in METHODS]
+        train_cell("mini", experiment.cell(cell), results, CPU, silent)
+    return [paths.runs("mini", cell).read_text(encoding="utf-8") for cell in METHODS]
 
 
 def analyse(name: str) -> Callable[[Path], list[str]]:
     def texts(results: Path) -> list[str]:
         found = []
         for cell in METHODS:
-            run_analysis(ANALYSES[name], ResultPaths(results).cell("mini", cell), results / "out.csv", CPU, silent)
+            run_analysis(ANALYSES[name], ResultPaths(results).lists("mini", cell), results / "out.csv", CPU, silent)
             found.append((results / "out.csv").read_text(encoding="utf-8"))
         return found
 
@@ -115,19 +115,34 @@ def comparison(results: Path) -> str:
     return found.rows.to_csv() + found.curves.to_csv()
 
 
-METRICS, RUN = r"fedsam/metrics\.csv", r"fedsam/seed-1/"
+RUN = r"fedsam-\w+/seed-1/"
+METRICS = rf"fedsam/runs\.csv|{RUN}(metrics\.csv|provenance\.json)"
+
+
+def of_analyses(*names: str) -> str:
+    """The lists and the files of FedSAM's analyses with these names."""
+    any_of = "|".join(names)
+    return rf"fedsam/({any_of})\.csv|fedsam-\w+/seed-0/analyses/({any_of})-\w+\.csv"
+
+
 COMMANDS = {
     "run again": (run_again, rf"{RUN}(metrics\.csv|times\.csv|provenance\.json)"),
     "analyse cost": (analyse("cost"), rf"{METRICS}|{RUN}(metrics|times|config|provenance|final)\..*"),
     "analyse drift": (analyse("drift"), rf"{RUN}(snapshots/.*|partition.*|config.*|provenance.*)"),
     "analyse discrepancy": (analyse("discrepancy"), rf"{RUN}(local_models/.*)"),
-    "table": (table, rf"{METRICS}|fedsam/(hessian|flatness|discrepancy)\.csv"),
+    "table": (
+        table,
+        rf"{METRICS}|{of_analyses('hessian', 'flatness', 'discrepancy')}",
+    ),
     "summary": (lambda results: summary(requested(results)), METRICS),
-    "report": (report, rf"{METRICS}|fedsam/(flatness|drift|surface)\.csv"),
+    "report": (report, rf"{METRICS}|{of_analyses('flatness', 'drift', 'surface')}"),
     "figure convergence": (figure("convergence"), METRICS),
-    "figure drift": (figure("drift"), r"fedsam/drift\.csv"),
-    "figure surfaces": (figure("surfaces"), r"fedsam/surface\.csv"),
-    "figure perturbation": (figure("perturbation"), r"fedsam/perturbation\.csv"),
+    "figure drift": (figure("drift"), of_analyses("drift")),
+    "figure surfaces": (figure("surfaces"), of_analyses("surface")),
+    "figure perturbation": (
+        figure("perturbation"),
+        of_analyses("perturbation"),
+    ),
     "figure labels": (figure("labels"), r"partitions/.*partition\.csv\.gz"),
     "baselines": (baselines, rf"{RUN}(metrics|times|partition|config|provenance)\..*"),
     "compare": (comparison, rf"mini/(runs|about|curves)\.csv|{RUN}(metrics|config|provenance)\..*"),
@@ -146,13 +161,12 @@ def undamaged(results: Path) -> None:
     """Runs, analyses, splits and baselines of the experiment mini, two rounds each."""
     experiment, paths, wanted = load_experiment(MINI, EXPERIMENT), ResultPaths(results), requested(results)
     for cell in METHODS:
-        train_cell("mini", experiment.cell(cell), paths.cell("mini", cell), CPU, silent)
+        train_cell("mini", experiment.cell(cell), results, CPU, silent)
         for name in ("hessian", "flatness", "discrepancy", "drift", "surface", "perturbation"):
-            out = paths.analysis("mini", cell, name)
-            run_analysis(wanted.analyses[name], paths.cell("mini", cell), out, CPU, silent)
+            analysed(paths, "mini", cell, name, wanted.analyses[name])
     split = paths.partition("mini", METHODS[0], 0)
     split.parent.mkdir(parents=True)
-    shutil.copy(paths.run("mini", METHODS[0], 0) / "partition.csv.gz", split)
+    shutil.copy(paths.run(experiment.cell(METHODS[0]).runs[0]) / "partition.csv.gz", split)
     add([wanted], "mini", results / "baselines" / "mini", analyses=False)
 
 
@@ -323,25 +337,24 @@ def test_after_any_damage_of_a_checkpoint_the_run_ends_with_the_same_bits(data, 
 @pytest.mark.parametrize(
     ("words", "file"),
     [
-        (["run", METHODS[1], "--out", "runs/mini/" + METHODS[1]], f"runs/mini/{METHODS[1]}/seed-1/provenance.json"),
-        (["table", "accuracy"], f"runs/mini/{METHODS[1]}/metrics.csv"),
-        (["figure", "drift"], f"analysis/mini/{METHODS[1]}/drift.csv"),
-        (["summary"], f"runs/mini/{METHODS[1]}/metrics.csv"),
-        (["report"], f"runs/mini/{METHODS[1]}/metrics.csv"),
-        (["baselines", "add", "--grid", "again", "--without-analyses"], f"runs/mini/{METHODS[1]}/seed-0/config.json"),
+        (["run", METHODS[1]], f"store/{METHODS[1]}-*/seed-1/provenance.json"),
+        (["table", "accuracy"], f"experiments/mini/{METHODS[1]}/runs.csv"),
+        (["figure", "drift"], f"store/{METHODS[1]}-*/seed-0/analyses/drift-*.csv"),
+        (["summary"], f"store/{METHODS[1]}-*/seed-1/metrics.csv"),
+        (["report"], f"experiments/mini/{METHODS[1]}/runs.csv"),
+        (["baselines", "add", "--grid", "again", "--without-analyses"], f"store/{METHODS[1]}-*/seed-0/config.json"),
         (["compare", "fedsam", "--grid", "mini"], "baselines/mini/runs.csv"),
     ],
 )
 def test_the_command_ends_with_one_line_and_code_2(words, file, finished, tmp_path):
     results = Path(shutil.copytree(finished, tmp_path / "results"))
-    damaged = results / file
+    [damaged] = results.glob(file)
     damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
     name, *others = words
     command, others = (["baselines", "add"], others[1:]) if name == "baselines" else ([name], others)
     experiment = ["--experiment", MINI] if name == "compare" else [MINI]
     options = [f"--set={key}={json.dumps(value)}" for key, value in EXPERIMENT.items()]
-    others = [str(results / word) if word.startswith("runs/") else word for word in others]
     done = commands.run(["fedflat", *command, *experiment, *others, "--results", str(results), *options], cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     [line] = done.stderr.splitlines()
-    assert re.fullmatch(rf"fedflat: '.*{file}' is damaged \(.*\): .*", line)
+    assert re.fullmatch(rf"fedflat: '{damaged}' is damaged \(.*\): .*", line)

@@ -66,5 +66,5 @@ def test_every_table_and_figure_shows_the_grid(own):
 def test_a_swept_run_is_that_of_a_single_value(own):
     single = load_experiment(str(own / "experiments.yaml"), {"methods.fedsam.hyperparameters.rho": 0.2})
     [cell] = [cell for path, cell in single.cells().items() if path.endswith("/fedsam")]
-    metrics = own / "results/runs/own/digits/dirichlet-0.3/4-of-10/fedsam-rho-0.2/metrics.csv"
+    metrics = own / "results/experiments/own/digits/dirichlet-0.3/4-of-10/fedsam-rho-0.2/runs.csv"
     assert set(pd.read_csv(metrics)["identity"]) == {run.identity for run in cell.runs}

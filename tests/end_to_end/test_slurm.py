@@ -51,7 +51,7 @@ def test_a_node_fails_and_the_results_are_those_of_one_machine(slurm: Cluster, t
     local.mkdir()
     process = submit(slurm, submitted)
     try:
-        run = submitted / "results" / "runs" / "mini" / CELLS / "fedsam"
+        run = submitted / "results" / "experiments" / "mini" / CELLS / "fedsam"
         wait_for(lambda: process.poll() is not None or any(run.glob("*/checkpoint.safetensors")), 600)
         node = slurm.node_that_runs("fedsam")
         slurm.crash(node)

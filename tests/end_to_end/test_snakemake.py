@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from fedflat.analysis.provenance.archive import unpack
-from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.command_server import SERVER
+from tests.analysis.conftest import read_rows, run_of
 from tests.commands import SNAKEMAKE, run
 from tests.end_to_end.pipeline import CELLS, OWN, command, edited, finished_mini, run_files, snakemake
 from tests.places import MINI
@@ -99,7 +99,7 @@ def test_missing_data_are_reported_before_the_first_job(tmp_path):
     for name, line in {"cifar10": ten, "cifar100": hundred}.items():
         assert line.startswith(f"  data set {name}: '{tmp_path}/data/")
         assert line.count(f"or run 'fedflat data prepare {name} --download") == 1
-    assert not (tmp_path / "results" / "runs").exists()
+    assert not (tmp_path / "results" / "store").exists()
     assert run([*arguments[:1], "-n", *arguments[1:]], env=env).returncode == 0
 
 
@@ -116,9 +116,8 @@ def test_a_run_of_two_experiments_is_trained_once(tmp_path):
         f"name: own\nextends: {MINI}\nmethods: {{fedavg: {{}}, fedsam: {{}}, scaffold: {{}}}}\n", encoding="utf-8"
     )
     snakemake(tmp_path, "mini_runs", "own_runs", experiments=f"[{MINI},{own}]", seeds="[0]")
-    runs = [RunDirectory(file.parent) for file in (tmp_path / "results").rglob("config.json")]
-    assert len(runs) == 5
-    assert sum("taken_from" in run.provenance for run in runs) == 2
+    assert len(list((tmp_path / "results" / "store").rglob("config.json"))) == 3
+    assert len(list((tmp_path / "results" / "experiments").rglob("runs.csv"))) == 5
     assert not list((tmp_path / "results").rglob(".*.lock"))
 
 
@@ -138,7 +137,7 @@ def test_every_output_is_there(finished):
 
 def test_the_table_holds_the_runs_own_numbers(finished):
     results = finished / "results"
-    metrics = pd.read_csv(results / "runs" / "mini" / CELLS / "fedsam" / "metrics.csv")
+    metrics = read_rows(results / "experiments" / "mini" / CELLS / "fedsam" / "runs.csv")
     last = metrics[metrics["round"] == 4].sort_values("seed")["test_accuracy"]
     assert len(last) == 2
     table = pd.read_csv(results / "reports" / "mini" / "tables" / "accuracy.csv")
@@ -152,14 +151,15 @@ def test_splits_that_are_drawn_without_training_are_those_of_the_runs(finished):
     drawn = list((finished / "results" / "partitions").rglob("partition.csv.gz"))
     assert drawn
     for file in drawn:
-        of_run = finished / "results" / "runs" / file.relative_to(finished / "results" / "partitions")
+        _, *cell, seed, name = file.relative_to(finished / "results" / "partitions").parts
+        of_run = run_of(finished / "results", "mini", "/".join(cell), int(seed.removeprefix("seed-"))) / name
         assert file.read_bytes() == of_run.read_bytes()
 
 
 def test_an_analysis_with_a_name_of_its_own(copy):
     snakemake(copy, "mini_analysis_wide", experiments=OWN)
-    folder = copy / "results" / "analysis" / "mini" / CELLS / "fedsam"
-    wide, usual = (pd.read_csv(folder / f"{name}.csv") for name in ("wide", "flatness"))
+    folder = copy / "results" / "experiments" / "mini" / CELLS / "fedsam"
+    wide, usual = (read_rows(folder / f"{name}.csv") for name in ("wide", "flatness"))
     assert wide["options"].str.contains("rho=0.5").all()
     values = [frame.set_index(["metric", "seed"])["value"] for frame in (wide, usual)]
     assert (values[0]["sharpness"] > values[1]["sharpness"]).all()
@@ -167,23 +167,23 @@ def test_an_analysis_with_a_name_of_its_own(copy):
 
 
 def test_analyses_say_what_they_measured(finished):
-    folder = finished / "results" / "analysis" / "mini" / CELLS / "fedsam"
+    folder = finished / "results" / "experiments" / "mini" / CELLS / "fedsam"
     names = ("hessian", "flatness", "discrepancy")
-    flatness = pd.concat([pd.read_csv(folder / f"{name}.csv") for name in names]).set_index(["seed", "metric"])
+    flatness = pd.concat([read_rows(folder / f"{name}.csv") for name in names]).set_index(["seed", "metric"])
     assert flatness["value"].notna().all()
     assert (flatness.xs("lambda_residual", level="metric")["value"] < 1e-2).all()
     assert (flatness.xs("lambda_max", level="metric")["value"] > 0).all()
     assert "60 training images" in flatness.xs("lpf", level="metric")["definition"].iloc[0]
-    drift = pd.read_csv(folder / "drift.csv")
+    drift = read_rows(folder / "drift.csv")
     assert drift["perturbation_drift"].between(0, 1).all()
     assert sorted(drift["round"].unique()) == [2, 4]
-    without = pd.read_csv(folder.with_name("fedavg") / "drift.csv")
+    without = read_rows(folder.with_name("fedavg") / "drift.csv")
     assert without["perturbation_drift"].isna().all()
-    surface = pd.read_csv(folder / "surface.csv").set_index(["a", "b"])["loss"]
-    line = pd.read_csv(folder / "perturbation.csv")
+    surface = read_rows(folder / "surface.csv").set_index(["a", "b"])["loss"]
+    line = read_rows(folder / "perturbation.csv")
     at_model = line[(line["radius"] == 0) & (line["seed"] == 0)]["loss"].iloc[0]
     assert surface[0.0, 0.0] == pytest.approx(at_model)
-    metrics = pd.read_csv(finished / "results" / "runs" / "mini" / CELLS / "fedsam" / "metrics.csv")
+    metrics = read_rows(folder / "runs.csv")
     trained = metrics[(metrics["seed"] == 0) & (metrics["round"] == 4)]["train_loss"].iloc[0]
     assert at_model == pytest.approx(trained)
 
@@ -205,7 +205,7 @@ def test_a_deleted_table_is_all_that_is_rebuilt(copy):
     before = (tables / "accuracy.md").read_text(encoding="utf-8")
     for extension in ("md", "tex", "csv"):
         (tables / f"accuracy.{extension}").unlink()
-    others = {f: f.stat().st_mtime_ns for part in ("runs", "analysis") for f in (results / part).rglob("*")}
+    others = {f: f.stat().st_mtime_ns for part in ("store", "experiments") for f in (results / part).rglob("*")}
     assert "1 jobs: 1 table" in snakemake(copy, "mini_table_accuracy", experiments=OWN)
     assert (tables / "accuracy.md").read_text(encoding="utf-8") == before
     assert {f: f.stat().st_mtime_ns for f in others} == others
@@ -219,8 +219,8 @@ def test_an_archive_is_rendered_without_training_and_analyses(finished, tmp_path
     assert done.returncode == 0, done.stderr
     unpack(tmp_path / "a.zip", tmp_path / "unpacked")
     assert not (results / "reports").exists()
-    assert (results / "analysis" / "mini" / CELLS / "fedsam" / "drift.csv").is_file()
-    for file in (results / "runs").rglob("metrics.csv"):
+    assert (results / "experiments" / "mini" / CELLS / "fedsam" / "drift.csv").is_file()
+    for file in (results / "experiments").rglob("runs.csv"):
         file.touch()
     planned = jobs(snakemake(tmp_path, "-n", experiments=f"[{own}]", results=results))
     assert planned["page"] == 1
@@ -229,7 +229,7 @@ def test_an_archive_is_rendered_without_training_and_analyses(finished, tmp_path
 
 def test_what_is_edited_is_all_that_is_redone(copy):
     """One edit after the other in a user-defined experiment, and the jobs that Snakemake plans for it."""
-    own, runs = copy / "own", copy / "results" / "runs" / "mini" / CELLS
+    own, lists = copy / "own", copy / "results" / "experiments" / "mini" / CELLS
 
     edited(own, "tables/accuracy.yaml", "caption: Digits.", "caption: Small digits.")
     assert jobs(snakemake(copy, "-n", experiments=OWN)) == {"table": 1, "page": 1}
@@ -237,21 +237,31 @@ def test_what_is_edited_is_all_that_is_redone(copy):
     assert jobs(snakemake(copy, "-n", experiments=OWN)) == {"analyse": 2, "table": 2, "page": 1}
 
     edited(own, "experiments.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
-    old = {f: f.stat().st_mtime_ns for f in runs.glob("*/seed-*/*")}
+    old = {f: f.stat().st_mtime_ns for f in (copy / "results" / "store").rglob("seed-*/*") if f.is_file()}
     snakemake(copy, experiments=OWN)
     assert {f: f.stat().st_mtime_ns for f in old} == old, "finished seeds are left alone"
-    assert set(pd.read_csv(runs / "fedsam" / "metrics.csv")["seed"]) == {0, 1, 2}
+    assert set(pd.read_csv(lists / "fedsam" / "runs.csv")["seed"]) == {0, 1, 2}
 
     edited(own, "experiments.yaml", "rho: 0.05", "rho: 0.06")
-    before = {f: f.stat().st_mtime_ns for f in (copy / "results").rglob("*") if f.is_file()}
-    refused = run(command(copy, experiments=OWN))
-    assert refused.returncode != 0
-    assert "method.hyperparameters.rho: 0.05 there, 0.06 here" in refused.stdout + refused.stderr
-    assert {f: f.stat().st_mtime_ns for f in before} == before, "a refusal touches nothing"
-    plan = jobs(snakemake(copy, "-n", experiments=OWN, replace="true"))
+    plan = jobs(snakemake(copy, "-n", experiments=OWN))
     assert plan == {"train": 1, "analyse": 6, "table": 2, "figure": 4, "page": 1}
-    snakemake(copy, "mini_runs", experiments=OWN, replace="true")
-    assert "0.06" in (runs / "fedsam" / "seed-0" / "config.json").read_text(encoding="utf-8")
+    snakemake(copy, "mini_runs", experiments=OWN)
+    assert {f: f.stat().st_mtime_ns for f in old} == old, "runs with other values stay"
+    edited(own, "experiments.yaml", "rho: 0.06", "rho: 0.05")
+    assert "trained" not in snakemake(copy, "mini_runs", experiments=OWN)
+    assert {f: f.stat().st_mtime_ns for f in old} == old, "and are taken again"
+
+
+def test_a_list_is_outdated_without_its_runs_and_files(copy):
+    """Whatever Snakemake has recorded of the job that wrote it; afterwards there is nothing to do."""
+    store = copy / "results" / "store"
+    shutil.rmtree(next(store.glob(f"{CELLS}/fedavg-*/seed-1")))
+    plan = jobs(snakemake(copy, "-n", "mini_table_accuracy", experiments=OWN))
+    assert plan == {"train": 1, "table": 1}
+    snakemake(copy, experiments=OWN)
+    assert "Nothing to be done" in snakemake(copy, experiments=OWN)
+    next(store.glob(f"{CELLS}/fedsam-*/seed-0/analyses/drift-*")).unlink()
+    assert jobs(snakemake(copy, "-n", experiments=OWN)) == {"analyse": 1, "figure": 1, "page": 1}
 
 
 @thorough
@@ -277,7 +287,7 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
     new_process = [sys.executable, "-m", "snakemake", *SNAKEMAKE, *arguments[1:]]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(new_process, start_new_session=True, **silent)
-    checkpoints = f"results/runs/mini/{CELLS}/*/*/checkpoint.safetensors"
+    checkpoints = f"results/store/{CELLS}/*/*/checkpoint.safetensors"
     wait_for(lambda: list(folder.glob(checkpoints)), 90, alive=lambda: process.poll() is None)
     children = psutil.Process(process.pid).children(recursive=True)
     servers = [child for child in children if child.name() == SERVER.decode()]
@@ -293,7 +303,7 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
     assert process.wait(timeout=60) != 0
 
 
-TARGET, ROUNDS = f"results/runs/mini/{CELLS}/fedsam/metrics.csv", 40
+TARGET, ROUNDS = f"results/experiments/mini/{CELLS}/fedsam/runs.csv", 40
 
 
 def undisturbed(folder: Path) -> None:
@@ -313,7 +323,7 @@ def test_kill_9_and_the_same_command_again(victim, tmp_path, once):
         snakemake(tmp_path, "--unlock")
     assert not (tmp_path / TARGET).exists()
     snakemake(tmp_path, TARGET, rounds=ROUNDS)
-    log = (tmp_path / TARGET).with_name("seed-0") / "run.log"
+    log = run_of(tmp_path / "results", "mini", f"{CELLS}/fedsam") / "run.log"
     assert "resumed after round" in log.read_text(encoding="utf-8")
     assert run_files(tmp_path) == run_files(once(undisturbed))
 
@@ -324,7 +334,7 @@ def test_a_mistake_in_the_experiment_is_reported_before_anything_runs(tmp_path):
     done = run(command(tmp_path, experiments=f"[{broken}]"))
     assert done.returncode != 0
     assert "training.rounds = 0: Input should be greater than or equal to 1" in done.stdout + done.stderr
-    assert not (tmp_path / "results" / "runs").exists()
+    assert not (tmp_path / "results" / "store").exists()
 
 
 def test_the_target_of_all_runs_trains_every_cell_and_nothing_else(tmp_path):
@@ -343,6 +353,6 @@ def test_a_mistake_in_the_configuration_of_snakemake_is_reported(tmp_path):
 
 
 def test_a_results_folder_with_a_space(tmp_path):
-    target = f"{tmp_path / 'my results'}/runs/mini/{CELLS}/fedavg/metrics.csv"
+    target = f"{tmp_path / 'my results'}/experiments/mini/{CELLS}/fedavg/runs.csv"
     snakemake(tmp_path, target, results=tmp_path / "my results", experiments=MINI)
     assert Path(target).is_file()

@@ -59,7 +59,7 @@ def test_a_template_is_tuned_trained_and_compared(finished):
     rivals = pd.read_csv(report / "tables" / "verdicts.csv")
     assert (rivals["dataset"] == "all").sum() == 26
     trials = list((finished / "results" / "tuning" / "quick_idea").rglob("trials.csv"))
-    runs = list((finished / "results" / "runs" / "quick_idea_tuned").rglob("provenance.json"))
+    runs = list((finished / "results" / "experiments" / "quick_idea_tuned").rglob("runs.csv"))
     assert (len(trials), len(runs)) == (4, 4)
 
 
@@ -118,7 +118,7 @@ def test_if_all_trials_fail_one_line_says_why_before_any_training(folder, name):
     assert re.search(FAILURES[name][1], line)
     assert line.endswith(f" (results/logs/quick_{name}/tuned.log)")
     assert not (folder / "results" / "tuning" / f"quick_{name}" / "tuned.yaml").exists()
-    assert not (folder / "results" / "runs" / f"quick_{name}_tuned").exists()
+    assert not (folder / "results" / "experiments" / f"quick_{name}_tuned").exists()
 
 
 def test_untuned_training_that_fails_is_one_line_per_job(folder):

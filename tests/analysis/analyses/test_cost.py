@@ -14,14 +14,14 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
+from tests.analysis.conftest import run_of as listed
 
 CPU = torch.device("cpu")
 CELL = Path("results", "experiments", "little", "digits", "dirichlet-0.1", "4-of-20")
 
 
 def run_of(little: Path, method: str, seed: int = 0) -> Path:
-    [run] = (little / "results" / "store").joinpath(*CELL.parts[-3:]).glob(f"{method}-*/seed-{seed}")
-    return run
+    return listed(little / "results", "little", "/".join((*CELL.parts[-3:], method)), seed)
 
 
 # Two rounds of 4 clients, then one of 2; from the second on they download two models. SAM in the last round alone.

@@ -105,7 +105,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "little.yaml").write_text(LITTLE, encoding="utf-8")
     changes = {"training.rounds": 2, "evaluation.snapshot_every": 1, "grid.seeds": [0]}
     cell = load_experiment(str(tmp_path / "little.yaml"), changes).cell("digits/dirichlet-0.1/4-of-20/fedsam")
-    train_cell("little", cell, tmp_path / CELL / "fedsam", CPU, str)
+    train_cell("little", cell, tmp_path / "results", CPU, str)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -17,7 +17,7 @@ from fedflat.analysis.comparison.baselines import Baselines, load, save, stored_
 from fedflat.analysis.comparison.run_table import ANALYSED, RATED
 from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.tiny_grid import TINY, contents, requested, variant
-from tests.analysis.conftest import LITTLE, analyse, train_all
+from tests.analysis.conftest import LITTLE, analyse, run_of, train_all
 from tests.commands import fedflat, refused
 from tests.places import ROOT
 
@@ -74,7 +74,7 @@ def test_stored_runs_are_replaced_only_on_request(little: Path) -> None:
     assert contents() == before
     text = LITTLE.replace("rho: 0.05", "rho: 0.07").replace("  wild:", "  # wild:")
     (little / "little.yaml").write_text(text, encoding="utf-8")
-    shutil.rmtree(little / "results/runs")
+    shutil.rmtree(little / "results/store")
     train_all(little / "little.yaml", little / "results")
     add([requested(little)], "tiny", replace=True)
     runs = load("tiny").runs
@@ -145,8 +145,8 @@ def test_hashes_that_look_like_numbers_stay_text(little: Path) -> None:
 def test_missing_runs_are_counted_with_the_command_that_produces_them(little: Path) -> None:
     add([requested(little)], "tiny")
     before = contents()
-    shutil.rmtree(little / "results" / "runs" / "little" / "digits/dirichlet-0.1/4-of-20/fedsam" / "seed-1")
-    shutil.rmtree(little / "results" / "runs" / "little" / "digits" / "iid" / "4-of-20" / "wild")
+    shutil.rmtree(run_of(little / "results", "little", "digits/dirichlet-0.1/4-of-20/fedsam", 1))
+    shutil.rmtree(run_of(little / "results", "little", "digits/iid/4-of-20/wild").parent)
     with pytest.raises(UserError, match=r"4 of 18 runs of experiment little are missing") as caught:
         add([requested(little)], "tiny", replace=True)
     assert "snakemake --cores 2 little_runs --config" in str(caught.value)

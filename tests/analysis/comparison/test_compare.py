@@ -19,7 +19,9 @@ from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.host.progress import silent
 from fedflat.bench.host.torch_device import prepare_device
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell
+from tests.analysis import conftest
 from tests.analysis.comparison.frames import compared as of_frames
 from tests.analysis.comparison.frames import runs as table
 from tests.analysis.conftest import LITTLE, analyse, train_all
@@ -29,8 +31,12 @@ SETTINGS = [("digits", "dirichlet-0.1", "4-of-20"), ("digits", "iid", "4-of-20")
 
 
 def accuracy(folder: Path, setting: tuple[str, ...], method: str, seed: int, experiment: str = "little") -> float:
-    run = folder.joinpath("results", "runs", experiment, *setting, method, f"seed-{seed}")
-    return float(pd.read_csv(run / "metrics.csv")["test_accuracy"].iloc[-1])
+    return float(RunDirectory(run_of(setting, method, seed, experiment, folder)).metrics()["test_accuracy"].iloc[-1])
+
+
+def run_of(setting: tuple[str, ...], method: str, seed: int, experiment: str = "little", folder: Path = Path()) -> Path:
+    """The directory of a listed run."""
+    return conftest.run_of(folder / "results", experiment, "/".join((*setting, method)), seed)
 
 
 def compared(method: str = "fedsam", experiment: str | None = None, **options: object) -> Comparison:
@@ -65,21 +71,15 @@ def stored(stored_little_files: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_runs_are_found_by_their_identity(stored: Path) -> None:
-    """Those of another experiment, and those trained with other values, where the usual ones are in the usual place."""
+    """Whether the experiment lists them or not, and those with other values next to the usual ones."""
     before = compared()
-    runs = Path("results/runs")
-    place = Path(*SETTINGS[0], "fedsam")
-    (runs / "other" / place.parent).mkdir(parents=True)
-    shutil.move(runs / "little" / place, runs / "other" / place)
+    shutil.rmtree("results/experiments")
     pd.testing.assert_frame_equal(compared().rows, before.rows)
-    shutil.copytree(runs / "other", runs / "custom" / "copy")
-    pd.testing.assert_frame_equal(compared().rows, before.rows)
-
     sharper = {"methods.fedsam.hyperparameters.rho": 0.5}
-    with pytest.raises(UserError, match="holds a run of another configuration"):
+    with pytest.raises(UserError, match="no finished run of fedsam of experiment little"):
         compared(overrides=sharper)
     cell = load_experiment("little.yaml", sharper).cell(Path(*SETTINGS[1], "fedsam").as_posix())
-    train_cell("little", cell, runs / "custom" / "little" / cell.path, prepare_device("cpu", 1), silent)
+    train_cell(None, cell, Path("results"), prepare_device("cpu", 1), silent)
     found = compared(overrides=sharper)
     assert len(found.rows) == 3 * 4  # three seeds of one setting, and three rivals
     assert row(found, "fedsam (stored)")["difference"] != 0
@@ -163,7 +163,7 @@ def test_without_an_experiment_the_runs_are_those_of_the_one_named_like_the_grid
 
 
 def test_unfinished_runs_are_not_read(stored: Path) -> None:
-    run = Path("results/runs/little", *SETTINGS[0], "fedsam", "seed-2")
+    run = run_of(SETTINGS[0], "fedsam", 2)
     run.rename(run.with_name("seed-2.partial-01234567"))
     found = compared()
     assert found.scores.seeds == (0, 1)
@@ -172,21 +172,21 @@ def test_unfinished_runs_are_not_read(stored: Path) -> None:
     assert f"fedsam lacks their seeds in other settings: {there}" in printed(found)
 
 
-def test_runs_of_two_tunings_are_not_mixed(stored: Path) -> None:
+def test_a_run_in_the_place_of_another_is_refused(stored: Path) -> None:
     mine(stored)
     for setting in SETTINGS:
-        there = Path("results/runs/little", *setting, "fedsam", "seed-2")
+        there = run_of(setting, "fedsam", 2)
         shutil.rmtree(there)
-        shutil.copytree(Path("results/runs/mine", *setting, "sharper", "seed-2"), there)
-    with pytest.raises(UserError, match=r"seed-2' holds a run of another configuration"):
+        shutil.copytree(run_of(setting, "sharper", 2, "mine"), there)
+    with pytest.raises(UserError, match=r"seed-2' holds a run of another configuration .*rho: 0.5 there, 0.05 here"):
         compared()
 
 
 def test_old_runs_of_a_known_experiment_are_not_shown_as_new_ones(stored: Path) -> None:
     quick = load_experiment("quick", {"training.rounds": 1, "grid.seeds": [0]})
     cell = quick.cell("digits/dirichlet-0.1/4-of-20/scaffold")
-    train_cell("quick", cell, Path("results/runs/quick", cell.path), prepare_device("cpu", 1), silent)
-    with pytest.raises(UserError, match=r"another configuration \(training.rounds: 1 there, 30 here\): give the --set"):
+    train_cell("quick", cell, Path("results"), prepare_device("cpu", 1), silent)
+    with pytest.raises(UserError, match=r"no finished run of scaffold of experiment quick"):
         compared("scaffold", experiment="quick")
 
 
@@ -393,30 +393,3 @@ def test_no_seed_in_all_settings_is_reported() -> None:
     uneven = rows[is_mine & ((rows["partition"] == "iid") == (rows["seed"] == 0))]
     with pytest.raises(UserError, match="mine has no seed that is finished in all of its 4 settings"):
         paired(uneven, rows[~is_mine], "grid")
-
-
-def test_an_unreadable_run_elsewhere_is_named_and_left_out(stored: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whichever file of it cannot be read; a run that can be read, in whichever place, is used."""
-    before, runs, place = compared(), Path("results/runs").absolute(), Path(*SETTINGS[0], "fedsam")
-    for name in ("a", "b", "c", "d", "e"):
-        shutil.copytree(runs / "little" / place, runs / name / place)
-    wrong = [runs / name / place / "seed-0" for name in "abcd"]
-    (wrong[0] / "metrics.csv").write_text("round\n", encoding="utf-8")
-    (wrong[1] / "provenance.json").unlink()
-    (wrong[1] / "provenance.json").mkdir()
-    (wrong[2] / "config.json").write_bytes(b"\xff")
-    (wrong[3] / "provenance.json").write_text("{}", encoding="utf-8")
-    pd.testing.assert_frame_equal(compared().rows, before.rows)
-    assert not caplog.messages, "the usual place comes first"
-    shutil.rmtree(runs / "little" / place / "seed-0")
-    pd.testing.assert_frame_equal(compared().rows, before.rows)
-    named = {
-        folder
-        for message in caplog.messages
-        for folder in wrong
-        if message.startswith("left out: ") and str(folder) in message
-    }
-    assert named == set(wrong)
-    said = len(caplog.messages)
-    pd.testing.assert_frame_equal(compared().rows, before.rows)
-    assert len(caplog.messages) == said, "each is named once"

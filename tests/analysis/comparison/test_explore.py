@@ -45,9 +45,8 @@ def test_it_shows_surfaces_that_are_analysed(little: Path) -> None:
     cell = requested(little).experiment.addresses[0]
     options = requested(little).analyses["surface"].options()
     settings = [f"--set={name}={value}" for name, value in options.items()]
-    folder = Path("results", "runs", "little", cell.path)
-    out = Path("results", "analysis", "little", cell.path, "surface.csv")
-    done = fedflat("analyse", "surface", folder, "--out", out, *settings, cwd=little)
+    folder = Path("results", "experiments", "little", cell.path)
+    done = fedflat("analyse", "surface", folder, "--list", folder / "surface.csv", *settings, cwd=little)
     assert done.returncode == 0, done.stderr
     [surface] = data_of(render_explorer(requested(little)))["surfaces"]
     assert [surface["method"], len(surface["loss"])] == [cell.method, int(options["points"])]

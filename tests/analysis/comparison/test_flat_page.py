@@ -24,9 +24,13 @@ from fedflat.bench.tuning.protocol.reading import Grid
 from fedflat.bench.tuning.protocol.units import Units
 from fedflat.cli.comparing import compare
 from fedflat.conformance.template import write_template
+from tests.analysis.conftest import run_of
 from tests.bench.tuning import tiny_protocol as tiny
 
-RUNS = "results/runs/tiny_t1000/mnist1d-60/iid/2-of-4"
+
+def winning(seed: int) -> Path:
+    """FedSAM's run with winning values."""
+    return run_of(Path("results"), "tiny_t1000", "mnist1d-60/iid/2-of-4/fedsam", seed)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,7 @@ def test_the_runs_of_a_search_are_stored_by_kind(searched: Path) -> None:
 
 def test_a_unit_has_the_numbers_of_its_runs(searched: Path) -> None:
     unit = Stored(str(searched)).units.set_index(["method", "seed"]).loc[("fedsam", 1000)]
-    last = pd.DataFrame([RunDirectory(Path(RUNS) / "fedsam" / f"seed-{seed}").metrics().iloc[-1] for seed in (0, 1)])
+    last = pd.DataFrame([RunDirectory(winning(seed)).metrics().iloc[-1] for seed in (0, 1)])
     for column in ("train_accuracy", "validation_accuracy", "test_accuracy"):
         assert unit[column] == pytest.approx(last[column].mean(), rel=1e-6)
     assert pd.isna(unit["fit_round"])  # of 99 %
@@ -101,7 +105,7 @@ def test_storing_again_changes_nothing(searched: Path) -> None:
 
 
 def test_a_method_whose_runs_are_not_finished_is_left_out(searched: Path, tmp_path: Path) -> None:
-    run = Path(RUNS) / "fedsam" / "seed-1"
+    run = winning(1)
     shutil.move(run, tmp_path / "kept")
     store(str(searched), Path("results"), tmp_path / "stored", progress=silent)
     shutil.move(tmp_path / "kept", run)

@@ -143,7 +143,7 @@ def test_a_file_of_tuned_values_that_needs_other_files_is_not_kept(little: Path,
     add([kept(little)], "tiny", analyses=False)
     (TINY / "another.yaml").write_text("name: another\n", encoding="utf-8")
     write_own_files(little)
-    shutil.rmtree(little / "results" / "runs")
+    shutil.rmtree(little / "results" / "store")
     add([kept(little, change)], "tiny", analyses=False, replace=True)
     assert sorted(contents()) == ["about.csv", "another.yaml", "curves.csv", "runs.csv"]
 

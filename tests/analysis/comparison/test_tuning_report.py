@@ -23,7 +23,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.tuning.cell_search import CellSearch
 from fedflat.bench.tuning.tune import tune_cell
 from fedflat.bench.tuning.winners import write_winners
-from tests.analysis.conftest import train_all
+from tests.analysis.conftest import read_rows, train_all
 from tests.commands import fedflat, refused
 from tests.places import ROOT
 
@@ -100,7 +100,7 @@ def test_the_report_of_an_experiment(mine: Path) -> None:
         assert imread(folder / "figures" / f"{name}.png").std() > 0.02
     gains = pd.read_csv(folder / "tables/gain.csv").set_index("method")["gain"]
     runs = [
-        pd.concat(map(pd.read_csv, mine.glob(f"results/runs/{name}/digits/*/*/fedavg/metrics.csv")))
+        pd.concat(map(read_rows, mine.glob(f"results/experiments/{name}/digits/*/*/fedavg/runs.csv")))
         for name in ("mine", "mine_tuned")
     ]
     untuned, tuned = (rows.loc[rows["round"] == 2, "test_accuracy"].mean() for rows in runs)

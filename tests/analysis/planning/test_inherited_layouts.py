@@ -47,7 +47,7 @@ def test_layouts_that_name_no_methods_show_all_of_the_extending_experiment(tmp_p
     assert Figures(requested).names() == FIGURES
     assert Figures(requested).layout("drift").methods == ("fedavg", "fedsam", "other")
     assert Figures(requested).layout("labels").methods == ("fedavg",)
-    shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "metrics.csv"}
+    shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "runs.csv"}
     assert shown == {"fedavg", "fedsam", "other"}
 
 

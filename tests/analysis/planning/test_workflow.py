@@ -223,6 +223,6 @@ def test_chosen_methods_may_be_those_of_another_experiment():
 def test_only_chosen_methods_are_requested():
     flow = Workflow.of({"experiments": MINI, "methods": ["fedsam"]})
     requested = flow.experiments["mini"]
-    shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "metrics.csv"}
+    shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "runs.csv"}
     assert shown == {"fedsam"}
     assert {file.parent.name for file in analysed(flow, "hessian")} == {"fedsam"}

@@ -40,7 +40,7 @@ def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
         assert len(set(paths)) == len(paths)
         for path in paths:
             stage, experiment, *cell, name = path.parts
-            assert (stage in {"runs", "analysis", "partitions"}, experiment, name in named) == (True, "quick", True)
+            assert (stage in {"experiments", "partitions"}, experiment, name in named) == (True, "quick", True)
             assert "/".join(part for part in cell if not part.startswith("seed-")) in quick.cells()
 
 

@@ -1,0 +1,142 @@
+"""What the store has: it is found by values and by experiments, and removed in one piece."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedflat.analysis.store.deleting import delete, experiments_with
+from fedflat.analysis.store.listing import as_table
+from fedflat.analysis.store.stored import stored_runs
+from fedflat.analysis.store.where import conditions, selected
+from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.train import train_cell
+from tests.commands import fedflat, refused
+
+CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
+TINY = {"training.rounds": 1, "grid.seeds": [0, 1]}
+RHO = "methods.fedsam.hyperparameters.rho"
+
+
+@pytest.fixture(scope="module")
+def variations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of quick and of its copy, with two radii, another seed and another partition: six configurations."""
+    results = tmp_path_factory.mktemp("store") / "results"
+    changes: list[tuple[str | None, str, dict[str, object]]] = [
+        ("quick", CELL, {}),
+        ("copy", CELL, {}),
+        (None, CELL, {RHO: 0.01}),
+        (None, CELL, {RHO: 0.2}),
+        (None, CELL, {"grid.seeds": [7]}),
+        ("quick", CELL.replace("fedsam", "fedavg"), {}),
+        (None, CELL.replace("0.1", "0.6"), {}),
+    ]
+    for name, cell, change in changes:
+        train_cell(name, load_experiment("quick", {**TINY, **change}).cell(cell), results, torch.device("cpu"), str)
+    return results
+
+
+@pytest.fixture
+def paths(variations: Path, tmp_path: Path) -> ResultPaths:
+    return ResultPaths(Path(shutil.copytree(variations, tmp_path / "results")))
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("", 11),
+        ("method=fedsam", 9),
+        ("method = fedsam , rho>0.05", 2),
+        ("rho>=0.05", 7),
+        ("rho<0.05", 2),
+        ("rho!=0.05", 6),
+        ("rho=0.01|0.2", 4),
+        ("alpha=0.6", 2),
+        ("partition.alpha=0.1, seed=7", 1),
+        ("training.rounds=1, model=cnn_gn", 11),
+        ("participation=4-of-20, dataset=digits, method=fedavg", 2),
+        ("rounds>1", 0),
+    ],
+)
+def test_conditions_select_runs(variations: Path, where: str, count: int) -> None:
+    assert len(selected(stored_runs(ResultPaths(variations)), where)) == count
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("rh=1", "unknown value of runs 'rh'; did you mean 'rho'"),
+        ("rho", r"--where 'rho' \(allowed: conditions with"),
+        ("rho=", r"--where 'rho=' \(allowed"),
+        ("rho=1|", r"--where 'rho=1\|' \(allowed"),
+    ],
+)
+def test_mistakes_in_conditions_are_one_line(variations: Path, where: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        selected(stored_runs(ResultPaths(variations)), where)
+
+
+def test_conditions_are_read_as_yaml() -> None:
+    assert conditions("a=0.1, b=null|x") == [("a", "=", (0.1,)), ("b", "=", (None, "x"))]
+
+
+def test_an_experiment_has_the_runs_of_its_lists_and_no_others(variations: Path) -> None:
+    quick, copy = (stored_runs(ResultPaths(variations), name) for name in ("quick", "copy"))
+    assert (len(quick), len(copy)) == (4, 2)
+    assert {run.place for run in copy} < {run.place for run in quick}, "one folder for both"
+    with pytest.raises(UserError, match=r"unknown experiment with lists in .* 'quik'; did you mean 'quick'"):
+        stored_runs(ResultPaths(variations), "quik")
+
+
+def test_a_table_shows_what_differs(variations: Path) -> None:
+    header, *lines = (line.split("  ") for line in as_table(stored_runs(ResultPaths(variations))))
+    words = [[word.strip() for word in line if word.strip()] for line in (header, *lines)]
+    assert words[0] == [
+        "dataset",
+        "partition",
+        "participation",
+        "method",
+        "rho",
+        "seeds",
+        "score",
+        "MiB",
+        "days",
+        "hash",
+    ]
+    assert len(lines) == 5, "a line for each configuration, with all its seeds"
+    assert sorted(line[4] for line in words if line[3] == "fedsam" and line[1] == "dirichlet-0.1") == [
+        "0.01",
+        "0.05",
+        "0.2",
+    ]
+    assert any("0, 1, 7" in line for line in words)
+
+
+def test_removed_runs_are_gone_and_their_experiments_are_named(paths: ResultPaths) -> None:
+    found = selected(stored_runs(paths), "method=fedsam, rho=0.05, alpha=0.1")
+    assert experiments_with(found, paths) == {"copy": 2, "quick": 2}
+    with folder_lock(found[0].place):
+        [line] = delete(found, paths)
+    assert line == f"'{found[0].place}' is left: another process uses it"
+    assert [run.place.exists() for run in found] == [True, False, False]
+    assert delete(found[:1], paths) == []
+    assert not found[0].place.parent.exists(), "no empty folder, and nothing hidden in it"
+    assert len(stored_runs(paths)) == 8
+
+
+def test_the_command(paths: ResultPaths) -> None:
+    options = ["--results", paths.root]
+    done = fedflat("runs", "--where", "rho=0.01", *options)
+    assert done.stdout.splitlines()[-1].endswith("MiB; 9 others do not fit")
+    [first, _] = fedflat("runs", "--where", "rho=0.01", "--paths", *options).stdout.splitlines()
+    assert (Path(first) / "config.json").is_file()
+    done = fedflat("runs", "--where", "alpha=0.1, rho=0.05", "--delete", "--yes", *options)
+    assert "experiment quick loses 2 runs" in done.stdout
+    assert done.stdout.splitlines()[-1] == "3 runs removed"
+    assert "missing, but a list has it" in refused(
+        "summary", "quick", "--set", "training.rounds=1", "--set", "grid.seeds=[0,1]", *options
+    )

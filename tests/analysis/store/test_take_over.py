@@ -1,0 +1,130 @@
+"""Results of the layout before the store are taken over without training, and whatever cannot be taken stays."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.store.take_over import is_earlier, take_over
+from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json
+from fedflat.bench.host.progress import silent
+from fedflat.bench.training.lists import is_current
+from fedflat.bench.training.run_directory import RunDirectory
+from fedflat.bench.training.train import train_cell
+from tests.analysis.conftest import analysed, read_rows
+from tests.commands import fedflat
+from tests.places import MINI
+
+CPU = torch.device("cpu")
+OVERRIDES = {"training.rounds": 2, "evaluation.every": 1}
+
+
+def requested(results: Path) -> RequestedExperiment:
+    return RequestedExperiment(MINI, results, OVERRIDES)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of the small experiment, with an analysis that compares runs and one that does not."""
+    results = tmp_path_factory.mktemp("stored") / "results"
+    mini = requested(results)
+    for cell in mini.experiment.cells().values():
+        train_cell("mini", cell, results, CPU, silent)
+    for path in mini.experiment.paths():
+        for name in ("drift", "convergence"):
+            analysed(mini.paths, "mini", path, name, mini.analyses[name], mini.compared(path, name))
+    return results
+
+
+def earlier(stored: Path, results: Path) -> Path:
+    """The same results in the earlier layout, with a copy of a run that another experiment had taken."""
+    old, mini = ResultPaths(stored), requested(stored)
+    for path, cell in mini.experiment.cells().items():
+        folder, tables = results / "runs" / "mini" / path, []
+        for run in cell.runs:
+            place = shutil.copytree(
+                old.run(run), folder / f"seed-{run.seed}", ignore=shutil.ignore_patterns("analyses")
+            )
+            ids = {"experiment": "mini", **cell.address.columns, "identity": run.identity, "seed": run.seed}
+            tables.append(RunDirectory(place).metrics().assign(**ids))
+        write_checked_csv(folder / "metrics.csv", pd.concat(tables))
+        for name in ("drift", "convergence"):
+            rows = read_rows(old.analysis("mini", path, name)).drop(columns="checksum")
+            rows = rows.assign(experiment="mini", **cell.address.columns)
+            write_checked_csv(results / "analysis" / "mini" / path / f"{name}.csv", rows)
+    first = next(results.rglob("seed-0"))
+    taken = shutil.copytree(first, results / "runs" / "other" / first.relative_to(results / "runs" / "mini"))
+    about = read_checked_json(taken / "provenance.json", "")
+    write_checked_json(taken / "provenance.json", {**about, "taken_from": "runs/mini/..."})
+    return results
+
+
+def numbers(results: Path, name: str) -> pd.DataFrame:
+    tidy: Tidy = requested(results).tidy
+    return tidy.gather(name, requested(results).experiment.addresses)
+
+
+def check_same(results: Path, stored: Path) -> None:
+    """The lists are current, and have the numbers of the store."""
+    mini = requested(results)
+    assert all(is_current(mini.paths, "mini", cell) for cell in mini.experiment.cells().values())
+    for name in ("metrics", "drift", "convergence"):
+        pd.testing.assert_frame_equal(numbers(results, name), numbers(stored, name))
+    assert not is_earlier(results)
+
+
+def test_runs_lists_and_analyses_are_those_of_the_store(stored: Path, tmp_path: Path) -> None:
+    results = earlier(stored, tmp_path / "results")
+    done = take_over(results)
+    assert (done.runs, done.again, done.left) == (4, 1, [])
+    check_same(results, stored)
+    assert take_over(results).runs == 0
+
+
+@pytest.mark.parametrize("killed", range(1, 12, 3))
+def test_it_goes_on_after_a_kill(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: int) -> None:
+    """Whichever file or folder was the last that was moved or removed."""
+    results, left = earlier(stored, tmp_path / "results"), iter(range(killed))
+    for name in ("rename", "unlink"):
+        own = getattr(Path, name)
+
+        def once(self: Path, *arguments: object, own=own, **options: object) -> object:
+            if "results" in self.parts and not self.name.startswith(".") and next(left, None) is None:
+                raise KeyboardInterrupt
+            return own(self, *arguments, **options)
+
+        monkeypatch.setattr(Path, name, once)
+    with pytest.raises(KeyboardInterrupt):
+        take_over(results)
+    monkeypatch.undo()
+    assert take_over(results).left == []
+    check_same(results, stored)
+
+
+def test_what_cannot_be_taken_stays_and_is_named(stored: Path, tmp_path: Path) -> None:
+    results = earlier(stored, tmp_path / "results")
+    unfinished = results / "runs" / "mini" / "digits/dirichlet-0.1/4-of-20/fedsam/seed-5.partial-01234567"
+    unfinished.mkdir()
+    (unfinished / "checkpoint.safetensors").touch()
+    [damaged] = results.glob("runs/mini/digits/dirichlet-0.1/4-of-20/fedsam/seed-1")
+    (damaged / "config.json").write_text("{", encoding="utf-8")
+    done = take_over(results)
+    assert done.runs == 3
+    assert damaged.is_dir() and unfinished.is_dir()
+    assert any(str(damaged) in line and "is damaged" in line for line in done.left)
+    assert any("runs of the cell are not in the store" in line for line in done.left)
+    assert list(IDS) == list(numbers(results, "metrics"))[:4]
+    assert set(numbers(results, "metrics")["method"]) == {"fedavg"}
+
+
+def test_the_command(stored: Path, tmp_path: Path) -> None:
+    results = earlier(stored, tmp_path / "results")
+    done = fedflat("take-over", "--results", results)
+    assert done.stdout.splitlines()[-1].startswith("4 runs and ")
+    assert "has no results of earlier versions" in fedflat("take-over", "--results", results).stderr
