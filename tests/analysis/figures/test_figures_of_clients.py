@@ -185,10 +185,7 @@ def test_curves_of_clients_are_thin_and_that_of_the_test_set_thick(tidy: Tidy) -
 def test_the_setting_is_named_at_smoke_scale_too(tmp_path: Path) -> None:
     smoke = load_experiment("quick", {"scale": "smoke", "grid.seeds": [0, 1]})
     cell, tidy = CellAddress(HARD, "fedavg"), tidy_in(tmp_path, smoke)
-    written = pd.read_csv(write(tmp_path, cell, "client_rounds", client_rounds(10)))
-    identities = {run.seed: run.identity for run in smoke.cell(cell.path).runs}
-    (file := tidy.path("client_rounds", cell)).parent.mkdir(parents=True)
-    written.assign(identity=written["seed"].map(identities)).to_csv(file, index=False)
+    write(tmp_path, cell, "client_rounds", client_rounds(10), experiment=smoke)
     titles = figures.draw(layout("client_rounds", methods=["fedavg"]), tidy).get_suptitle().split("\n")
     assert titles == ["Smoke scale: scikit-learn's digits", "Dirichlet 0.1, 4 of 20 clients"]
 

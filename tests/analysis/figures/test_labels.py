@@ -1,11 +1,13 @@
 """Figures of labels: heat maps of class counts per client."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 
 from fedflat.analysis.figures import draw as figures
 from fedflat.analysis.layouts.tidy import Tidy
-from tests.analysis.conftest import HARD
+from tests.analysis.conftest import HARD, run_of
 from tests.analysis.figures.drawings import EASY, drawn, panels, texts
 
 
@@ -29,6 +31,7 @@ def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(rea
     first, second = panels(figures.draw(both, realistic))
     assert first.collections[0].get_array().sum() == second.collections[0].get_array().sum() == 20 * 72
     (realistic.results / f"partitions/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz").unlink()
+    shutil.rmtree(run_of(realistic.results, "quick", f"{HARD.path}/fedavg"))
     figure = figures.draw(both, realistic)
     assert panels(figure)[1].collections[0].get_array().count() == 0
     assert (

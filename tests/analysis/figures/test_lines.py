@@ -20,7 +20,7 @@ from fedflat.bench.experiments.experiment import Experiment, load_experiment
 from fedflat.bench.experiments.files import read_yaml
 from fedflat.bench.input.errors import UserError
 from fedflat.conformance.template import write_template
-from tests.analysis.conftest import HARD, QUICK, metrics, tidy_in, write
+from tests.analysis.conftest import HARD, QUICK, metrics, read_rows, tidy_in, write, write_rows
 from tests.analysis.figures.drawings import EASY, foot, legend, panels
 
 EASY_LINE = {"partition": "dirichlet-0.6", "method": "fedavg", "title": "easy"}
@@ -122,11 +122,11 @@ def test_lines_that_coincide_are_named_below_the_figure(realistic: Tidy) -> None
 
     assert "coincide" not in foot(figures.draw(chosen, realistic))
     averaged, sam = (realistic.path("metrics", CellAddress(HARD, method)) for method in ("fedavg", "fedsam"))
-    frame = pd.read_csv(sam).assign(test_accuracy=pd.read_csv(averaged)["test_accuracy"] + 0.01)
-    frame.to_csv(sam, index=False)
+    frame = read_rows(sam).assign(test_accuracy=read_rows(averaged)["test_accuracy"] + 0.01)
+    write_rows(sam, frame)
     named = "lines that coincide, within their width: FedAvg and FedSAM (Dirichlet 0.1, 4 of 20 clients)"
     assert named in foot(figures.draw(chosen, realistic))
-    frame.assign(test_accuracy=frame["test_accuracy"] + 2).to_csv(sam, index=False)
+    write_rows(sam, frame.assign(test_accuracy=frame["test_accuracy"] + 2))
     assert "coincide" not in foot(figures.draw(chosen, realistic))
 
 

@@ -33,7 +33,7 @@ def test_colours_of_surfaces_cover_the_losses_that_occur(realistic: Tidy) -> Non
     """Also of nearly flat ones; the numbers of the colour bar have one format."""
     for method in ("fedavg", "fedsam", "fedgamma", "fedlesam_d"):
         cell = CellAddress(HARD, method)
-        plane = pd.read_csv(realistic.path("surface", cell)).query("seed == 0")
+        plane = read_rows(realistic.path("surface", cell)).query("seed == 0")
         plane["loss"] = np.linspace(1.06, 1.19, len(plane))
         write(realistic.results, cell, "surface", plane[["seed", "a", "b", "loss", "error"]])
     figure = drawn("surfaces", realistic)
@@ -59,7 +59,7 @@ def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> 
     deep = panels(figure)[::2]
     assert [axes.get_title() for axes in deep] == ["FedAvg", "FedSAM", "FedGAMMA", "FedLESAM-D"]
     finite = pd.concat(
-        pd.read_csv(realistic.path("surface", CellAddress(HARD, method))).query("seed == 0")["loss"]
+        read_rows(realistic.path("surface", CellAddress(HARD, method))).query("seed == 0")["loss"]
         for method in ("fedavg", "fedsam", "fedgamma", "fedlesam_d")
     ).replace(np.inf, np.nan)
     assert [axes.get_zlim()[1] for axes in deep] == pytest.approx([finite.max()] * 4), "infinite losses are cut off"

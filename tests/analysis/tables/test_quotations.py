@@ -206,7 +206,7 @@ def test_values_for_one_experiment_do_not_change_the_quoted_runs(results: Path) 
     assert requested.of_paper("fedlesam").experiment.cells()["cifar10/dirichlet-0.1/10-of-100/fedavg"].runs == (
         load_experiment("fedlesam").cell("cifar10/dirichlet-0.1/10-of-100/fedavg").runs
     )
-    with pytest.raises(UserError, match=r"/fedtoga/.* holds seed 0 of another configuration"):
+    with pytest.raises(UserError, match=r"/fedtoga/.* lists seed 0 of another configuration"):
         Tables(requested).filled("2")
 
 
