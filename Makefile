@@ -68,4 +68,4 @@ docs: env
 	@echo "open build/docs/README.html"
 
 clean:
-	rm -rf results/runs results/analysis results/reports results/logs results/partitions build .snakemake
+	rm -rf results/store results/experiments results/reports results/logs results/partitions build .snakemake

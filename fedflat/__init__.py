@@ -6,8 +6,8 @@
     fedflat.runs("quick")                                           one row per finished run of an experiment
     fedflat.metrics("quick")                                        one row per round of each run
     fedflat.analysis_values("quick", "hessian")                     an analysis of all runs
-    fedflat.load_run("results/runs/.../seed-0")                     one run: configuration, metrics, model, data
-    fedflat.load_model("results/runs/.../seed-0")                   the trained model of a run, as a torch module
+    fedflat.load_run("results/store/.../seed-0")                    one run: configuration, metrics, model, data
+    fedflat.load_model("results/store/.../seed-0")                  the trained model of a run, as a torch module
     fedflat.hessian(model, (x, y), k=5)                             the largest eigenvalues of a loss's Hessian
     fedflat.sharpness(model, (x, y), rho=0.05)                      how far the loss rises within a radius
     fedflat.surface(model, (x, y))                                  loss and error on a random plane around a model

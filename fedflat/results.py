@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.analysis.store.stored import StoredRun, require_some, short_names, stored_run, stored_runs
+from fedflat.analysis.store.where import selected
 from fedflat.bench.data.root import data_root
 from fedflat.bench.engine.objective import Objective
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.experiments.stored_config import trust_code
 from fedflat.bench.input.arguments import NameOrFile, checked, plain_mapping
 from fedflat.bench.input.errors import UserError, unknown
@@ -58,7 +61,7 @@ def load_run(path: str | Path, *, trust: bool = False) -> Run:
     files, this is a `UserError`, unless you have read them and give `trust=True`.
 
     >>> import fedflat
-    >>> run = fedflat.load_run("results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam/seed-0")
+    >>> run = fedflat.load_run(fedflat.runs("quick")["path"][0])
     >>> run.config.training.rounds
     30
     >>> x, y = run.data("test")
@@ -76,7 +79,7 @@ def load_model(path: str | Path, *, trust: bool = False) -> nn.Module:
     """The final global model of the finished run in a run directory; arguments and errors as for `load_run`.
 
     >>> import fedflat, torch
-    >>> model = fedflat.load_model("results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam/seed-0")
+    >>> model = fedflat.load_model(fedflat.runs("quick")["path"][0])
     >>> model(torch.zeros(1, 1, 8, 8)).shape
     torch.Size([1, 10])
     """
@@ -85,12 +88,17 @@ def load_model(path: str | Path, *, trust: bool = False) -> nn.Module:
 
 @checked
 def runs(
-    experiment: NameOrFile, *, results: str | Path = "results", overrides: Overrides | None = None
+    experiment: NameOrFile | None = None,
+    *,
+    where: str = "",
+    results: str | Path = "results",
+    overrides: Overrides | None = None,
 ) -> pd.DataFrame:
-    """One row per finished run of an experiment: its cell, seed, metrics of the last round, identity and path.
+    """One row per finished run: its cell, seed, metrics of the last round, identity, path, values of its configuration.
 
-    `experiment` is a name or a YAML file. `overrides`: the values that were overridden for the runs. Accuracies
-    are in percent, losses in nats.
+    `experiment` is a name or a YAML file; without it, all runs of the store are read. `where`: conditions, such as
+    "method=fedsam, rho>0.05" (`fedflat runs`). `overrides`: the values that were overridden for the runs of an
+    experiment. Accuracies are in percent, losses in nats. A value that some runs do not have is NaN there.
 
     >>> import fedflat
     >>> table = fedflat.runs("quick")
@@ -98,14 +106,36 @@ def runs(
     {'fedsam': 30}
     >>> fedflat.load_run(table["path"][0]).identity == table["identity"][0]
     True
+    >>> fedflat.runs(where="rho=0.05, seed>0")[["method", "seed", "rho"]].values.tolist()
+    [['fedsam', 1, 0.05], ['fedsam', 2, 0.05]]
 
-    Raises `UserError` if no run is finished, or if the configuration of a run differs from the experiment's.
+    Raises `UserError` if no run is finished, or if a run was edited.
     """
+    if experiment is None:
+        known = stored_runs(ResultPaths(Path(results)))
+        require_some(known, f"in '{ResultPaths(Path(results)).store}'")
+        found = {one.place: one.ids for one in known}
+    else:
+        finished = [(ids, run.path) for ids, run in _finished(experiment, results, overrides)]
+        found = {path: ids for ids, path in finished}
+        known = [one for path in found if (one := stored_run(path)) is not None]
+    names = short_names(known)
     rows = [
-        {**ids, **run.metrics().iloc[-1].to_dict(), "identity": run.identity, "path": str(run.path)}
-        for ids, run in _finished(experiment, results, overrides)
+        {**found[one.place], **_last(RunDirectory(one.place)), "path": str(one.place), **_named(one, names)}
+        for one in selected(known, where)
     ]
-    return pd.DataFrame(rows).astype({"round": int, "diverged": bool})
+    return pd.DataFrame(rows).astype({"round": int, "diverged": bool}) if rows else pd.DataFrame()
+
+
+def _last(run: RunDirectory) -> dict[str, Any]:
+    """The metrics of the last round, and the identity."""
+    return {**run.metrics().iloc[-1].to_dict(), "identity": run.identity}
+
+
+def _named(run: StoredRun, names: Mapping[str, str]) -> dict[str, Any]:
+    """Values of the configuration by their short names; by the dotted ones where metrics have such a name."""
+    columns = run.last
+    return {(full if names[full] in columns else names[full]): value for full, value in run.values.items()}
 
 
 @checked

@@ -13,7 +13,7 @@ from fedflat.bench.experiments.address import IDS, RUN_IDS
 from fedflat.bench.experiments.results import METRICS, ResultPaths
 from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.input.errors import UserError, unknown
-from fedflat.bench.training.run_directory import CONFIG, PROVENANCE
+from fedflat.bench.training.run_directory import CONFIG
 
 SECTIONS = ("model", "partition", "participation", "method", "training", "evaluation")
 """The sections of a configuration whose values are shown; the data set is in its label."""
@@ -47,7 +47,7 @@ class StoredRun:
 
     @property
     def bytes(self) -> int:
-        """The size of its files, without those of analyses that share them."""
+        """The size of its files."""
         return sum(file.stat().st_size for file in self.place.rglob("*") if file.is_file())
 
     @property
@@ -86,11 +86,11 @@ def stored_runs(paths: ResultPaths, experiment: str | None = None) -> list[Store
             known = [one.name for one in sorted(paths.lists("").glob("*"))]
             raise unknown(f"experiment with lists in '{paths.lists('')}'", experiment, known)
         places = (one.place for file in lists_in(folder) for one in runs_of_list(file))
-    found = [one for place in dict.fromkeys(places) if (one := _read(place)) is not None]
+    found = [one for place in dict.fromkeys(places) if (one := stored_run(place)) is not None]
     return sorted(found, key=lambda one: (one.place.parent, one.ids["seed"]))
 
 
-def _read(place: Path) -> StoredRun | None:
+def stored_run(place: Path) -> StoredRun | None:
     """The run in a directory; None for one that is unfinished or cannot be read."""
     if not place.name.removeprefix("seed-").isdigit():
         return None
@@ -100,14 +100,6 @@ def _read(place: Path) -> StoredRun | None:
     except (OSError, ValueError, TypeError, KeyError) as error:
         leave_out(place, error)
         return None
-
-
-def identity_of(run: StoredRun) -> str:
-    """The identity that the run has recorded; empty if its provenance cannot be read."""
-    try:
-        return str(json.loads((run.place / PROVENANCE).read_text(encoding="utf-8"))["identity"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return ""
 
 
 def short_names(runs: Sequence[StoredRun]) -> dict[str, str]:

@@ -87,7 +87,7 @@ def test_runs_lists_and_analyses_are_those_of_the_store(stored: Path, tmp_path: 
     assert take_over(results).runs == 0
 
 
-@pytest.mark.parametrize("killed", range(1, 12, 3))
+@pytest.mark.parametrize("killed", range(1, 10, 3))
 def test_it_goes_on_after_a_kill(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: int) -> None:
     """Whichever file or folder was the last that was moved or removed."""
     results, left = earlier(stored, tmp_path / "results"), iter(range(killed))
