@@ -129,7 +129,8 @@ def runs(
 
 def _last(run: RunDirectory) -> dict[str, Any]:
     """The metrics of the last round, and the identity."""
-    return {**run.metrics().iloc[-1].to_dict(), "identity": run.identity}
+    last = {str(name): value for name, value in run.metrics().iloc[-1].items()}
+    return {**last, "identity": run.identity}
 
 
 def _named(run: StoredRun, names: Mapping[str, str]) -> dict[str, Any]:

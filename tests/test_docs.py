@@ -34,7 +34,7 @@ from tests.problems import Problem, distance
 from tests.tiers import thorough
 
 CELLS = "digits/dirichlet-0.1/4-of-20"
-QUICK = f"results/runs/quick/{CELLS}"
+QUICK = f"results/experiments/quick/{CELLS}"
 README, TUTORIAL = PAGES["README.md"], PAGES["docs/adding_a_method.md"]
 TRAIN = f"fedflat run quick {CELLS}/fedsam"
 TINY = "--seed 0 --set training.rounds=2"
@@ -44,8 +44,8 @@ OPTION = r"--(?:cores|resources|forcerun) \S+"
 
 BEFORE = {
     "docs/analyses.md": [
-        f"fedflat run quick {CELLS}/fedavg {TINY} --out {QUICK}/fedavg",
-        f"fedflat run quick {CELLS}/fedasam {TINY} --out {QUICK}/fedasam",
+        f"fedflat run quick {CELLS}/fedavg {TINY} --list",
+        f"fedflat run quick {CELLS}/fedasam {TINY} --list",
     ],
 }
 """Commands to run before those of a page: smaller versions of the runs that the page assumes."""
@@ -56,18 +56,19 @@ SMALLER = {
     f"fedflat run mine/radii.yaml {CELLS}/fedsam-rho-0.1": TINY,
     f"fedflat run quick {CELLS}/fedavg --set model=net.py:build": TINY,
     f"{TRAIN} --set methods.fedsam.hyperparameters.rho=0.1": TINY,
-    f"{TRAIN} --set engine.backend=loop --out results/runs/custom/loop": TINY,
+    f"{TRAIN} --set engine.backend=loop --results results-loop": TINY,
     f"{TRAIN.replace('0.1', '0.3')} --set 'grid.partition=[{{name: dirichlet, clients: 20, alpha: 0.3}}]'": TINY,
     "fedflat run mine/places.yaml small/iid/4-of-10/fedsam --set training.lr_decay=0.95": TINY,
     f"fedflat analyse hessian {QUICK}/fedsam": "--set images=50",
     f"fedflat analyse plane {QUICK}/fedavg --compare-with {QUICK}/fedsam --compare-with {QUICK}/fedasam "
     "--set through=[fedsam,fedasam]": "--set points=3",
-    f"fedflat analyse hessian {QUICK}/*/seed-0 --set eigenvalues=10": "--set images=50",
+    f"fedflat analyse hessian results/store/{CELLS}/*/seed-0 --set eigenvalues=10": "--set images=50",
     "fedflat audit": "--out audit.md",  # not into the tree
     "fedflat tune quick --methods fedavg --methods fedsam --trials 8 --out mine/tuned.yaml": (
         "--set training.rounds=2 --set tuning.rungs=[]"
     ),
     f"fedflat tune mine/ranges.yaml {CELLS}/fedsam": "--set training.rounds=2",
+    "fedflat runs --where 'rounds<10' --delete": "--yes",
 }
 """Options that are appended."""
 
@@ -222,7 +223,7 @@ def test_the_commands_of_the_tutorial(folder):
     rows = [line for line in table.splitlines() if re.match(r"\| *\**(Memory-SAM|FedAvg)", line)]
     assert len(rows) == 4, "two methods in two blocks"
     assert all(len(re.findall(r"\d+\.\d\d", row)) == 2 for row in rows), "a number for both partitions"
-    [copy] = folder.glob("results/try/runs/memory/digits/dirichlet-0.1/4-of-20/my_method/seed-0/method.py")
+    [copy] = folder.glob("results/try/store/digits/dirichlet-0.1/4-of-20/my_method-*/seed-0/method.py")
     assert copy.read_bytes() == (folder / "mine/my_method.py").read_bytes()
     files = sorted(path.name for path in (folder / "mine").iterdir() if path.is_file())
     assert files == ["memory.yaml", "more.yaml", "my_method.py", "new_one.py", "top_k.py", "try_it.py"]

@@ -21,7 +21,7 @@ def as_table(runs: Sequence[StoredRun]) -> list[str]:
 
 def differing(runs: Sequence[StoredRun]) -> dict[str, str]:
     """Short names, by dotted ones, of the values in which runs of one method and setting differ."""
-    found = dict.fromkeys(())
+    found = dict[str, None]()
     for _, group in groupby(runs, key=lambda run: [run.ids[name] for name in IDS]):
         same = [*group]
         values = {name: {repr(run.values.get(name)) for run in same} for run in same for name in run.values}

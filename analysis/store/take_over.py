@@ -144,7 +144,8 @@ def _take_analysis(file: Path, paths: ResultPaths, stored: Mapping[str, Path], t
     texts = [*TEXT_COLUMNS, "experiment", TAKEN_FROM]
     table = read_checked_csv(file, ["seed", "identity", "options", "compared_with"], "", texts=texts)
     rows = []
-    for (seed, identity), own in table.groupby(["seed", "identity"], sort=False):
+    for seed, own in table.groupby("seed", sort=False):
+        identity = str(own["identity"].iloc[0])
         if identity not in stored:
             raise UserError("a run that it analyses is not in the store")
         analysis, compared = _analysis_of(own), [*_pairs(own["compared_with"].fillna("").iloc[0])]
@@ -153,7 +154,7 @@ def _take_analysis(file: Path, paths: ResultPaths, stored: Mapping[str, Path], t
             there.parent.mkdir(exist_ok=True)
             write_checked_csv(there, own.drop(columns=["experiment", *IDS, TAKEN_FROM], errors="ignore"))
             taken.analyses += 1
-        rows.append(list_row(paths.root, int(seed), identity, there))
+        rows.append(list_row(paths.root, int(str(seed)), identity, there))
     address = CellAddress.of("/".join(parts[1:5]))
     if of_experiment and rows and paths.runs(parts[0], address.path).is_file():
         write_list(paths.analysis(parts[0], address.path, file.stem), rows)
