@@ -411,6 +411,12 @@ class RunConfig(Frozen):
         files = {section: value.code_file for section, value in named.items() if isinstance(value, NamedCode)}
         return {section: file for section, file in files.items() if file is not None}
 
+    @property
+    def has_own_files(self) -> bool:
+        """Whether files of the user determine its numbers, whose content may change."""
+        content = self.model_dump(mode="json", exclude_none=True)
+        return content != self.model_dump(mode="json", exclude=USER_FILES, exclude_none=True)
+
     def canonical_json(self) -> str:
         """Every field except null ones, sorted and without spaces: equal runs give equal text.
 

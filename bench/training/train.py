@@ -1,6 +1,6 @@
 """Training of a cell: one method in one setting, with all its seeds, into one run directory per seed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -45,10 +45,8 @@ def train_cell(
     earlier = {folder for config, folder in places if current_run(folder, config, replace=replace) is not None}
     runs = train_runs(cell.runs, folders, device, progress, replace=replace, on_round=on_round)
     for run in runs:
-        known = " (finished earlier, not trained again)" if run.path in earlier else ""
-        progress(f"{cell.path}/{run.path.name}: {_outcome(run)}{known}")
-        if remark := remarks(run, device):
-            progress(f"  ({remark})")
+        for line in outcome(cell, run, device, known=run.path in earlier):
+            progress(line)
     if experiment is not None:
         write_runs(paths, experiment, cell, runs)
     return folders[0].parent
@@ -104,6 +102,13 @@ def _publish(runs: Sequence[TrainingRun]) -> None:
         publish(run.work, run.folder)
         remove_stale(run.folder, run.log.info)
         run.close()
+
+
+def outcome(cell: Cell, run: RunDirectory, device: torch.device, *, known: bool) -> Iterator[str]:
+    """What is said of a finished run; `known`: it was finished earlier."""
+    yield f"{cell.path}/{run.path.name}: {_outcome(run)}{' (finished earlier, not trained again)' if known else ''}"
+    if remark := remarks(run, device):
+        yield f"  ({remark})"
 
 
 def _outcome(run: RunDirectory) -> str:

@@ -70,17 +70,26 @@ def run(
       fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --set methods.fedsam.hyperparameters.rho=0.1
     """
     started = time.perf_counter()
-    keep_freed_memory()
-    from fedflat.bench.experiments.experiment import load_experiment
-    from fedflat.bench.host.torch_device import prepare_device
-    from fedflat.bench.training.train import train_cell
-    from fedflat.round_logs import RunLogs
+    from fedflat.bench.experiments.results import ResultPaths
+    from fedflat.bench.training.answers import answer, keep, key_of
 
     overrides = overrides_of(set_)
     if seed:
         if "grid.seeds" in overrides:
             raise UserError("the seeds are given twice, by --seed and by --set grid.seeds")
         overrides["grid.seeds"] = seed
+    paths, listed = ResultPaths(results), list_ or not overrides
+    key = key_of(experiment, overrides, cell, listed, device)
+    if not replace and (lines := answer(paths, key)) is not None:
+        typer.echo("\n".join([*lines, resources_used(started)]))
+        return
+    keep_freed_memory()
+    from fedflat.bench.experiments.experiment import load_experiment
+    from fedflat.bench.host.torch_device import prepare_device
+    from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, RunDirectory
+    from fedflat.bench.training.train import outcome, train_cell
+    from fedflat.round_logs import RunLogs
+
     loaded = load_experiment(experiment, overrides)
     cells = {path: loaded.cell(path) for given in cell for path in loaded.paths_at(given)}
     loaded.check_overrides([chosen.address for chosen in cells.values()], "the given cells")
@@ -90,11 +99,18 @@ def run(
     logs = RunLogs(log, results) if log else None
     torch_device = prepare_device(device, threads, typer.echo)
 
-    attempts = Attempts("cells", len(cells))
+    attempts, said, files = Attempts("cells", len(cells)), list[str](), list[Path]()
     for path, one in cells.items():
         with attempts.at(path):
-            name = None if overrides and not list_ else loaded.name
+            name = loaded.name if listed else None
             folder = train_cell(name, one, results, torch_device, typer.echo, replace=replace, on_round=logs)
             typer.echo(f"stored in {folder}")
+            runs = [RunDirectory(paths.run(run)) for run in one.runs]
+            said += [line for run in runs for line in outcome(one, run, torch_device, known=True)]
+            said.append(f"stored in {folder}")
+            files += [run.path / file for run in runs for file in (CONFIG, PROVENANCE)]
+            files += [paths.runs(loaded.name, path)] if listed else []
     attempts.check()
+    if not any(run.has_own_files for one in cells.values() for run in one.runs):
+        keep(paths, key, said, files)
     typer.echo(resources_used(started))

@@ -1,0 +1,47 @@
+"""Requests of `fedflat run` whose runs were all finished: the same request is answered without importing torch.
+
+That import takes longer than everything else. An answer is kept by what the request depends on: the files of the
+experiment, the overridden values, the cells, the device, and the code. It counts only as long as its runs and lists are
+those that were seen. Requests with files of the user are not kept: their contents would have to be compared.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedflat.bench.experiments.files import experiment_files
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.atomic import write_text
+from fedflat.bench.input.content import short_hash
+from fedflat.bench.training.code_version import code_fingerprint
+
+FOLDER = ".answers"
+"""The folder of answers in the store."""
+
+
+def key_of(experiment: str, overrides: Mapping[str, Any], cells: Sequence[str], *options: object) -> str:
+    """What a request depends on, as one hash; a `UserError` if there is no such experiment."""
+    contents = [file.read_bytes() for file in experiment_files(experiment)]
+    given = json.dumps([overrides, list(cells), *map(str, options)], sort_keys=True, default=str)
+    return short_hash(code_fingerprint(), given, *contents)
+
+
+def answer(paths: ResultPaths, key: str) -> list[str] | None:
+    """The lines of an answer; None if none is kept, or if a file is not what it was."""
+    try:
+        kept = json.loads(_file(paths, key).read_text(encoding="utf-8"))
+        same = all(short_hash((paths.root / name).read_bytes()) == digest for name, digest in kept["files"].items())
+        return [str(line) for line in kept["lines"]] if same else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def keep(paths: ResultPaths, key: str, lines: Sequence[str], files: Iterable[Path]) -> None:
+    """Keep an answer as long as these files stay as they are."""
+    seen = {file.relative_to(paths.root).as_posix(): short_hash(file.read_bytes()) for file in files}
+    write_text(_file(paths, key), json.dumps({"files": seen, "lines": list(lines)}))
+
+
+def _file(paths: ResultPaths, key: str) -> Path:
+    return paths.store / FOLDER / f"{key}.json"
