@@ -46,7 +46,7 @@ fuzz: env
 	$(PYTEST) -s tests/fuzz --fuzz-cases $(CASES)
 
 audit: env $(AUDIT)/.installed
-	@$(BIN)/python -m tests.audit $(AUDIT)/bin
+	@$(BIN)/python -m studies.audit $(AUDIT)/bin
 
 # Their own environment, so that they are not among the packages that they check.
 $(AUDIT)/.installed: Makefile

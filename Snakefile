@@ -112,7 +112,7 @@ resource_scopes:
 
 
 # Rendering takes seconds, less than submitting a job.
-localrules: split, tuned, table, figure, claims, explore, page, study, tuning_report, compositions, compared
+localrules: split, tuned, table, figure, claims, explore, page, study, tuning_report, compared
 
 
 def slot(wildcards):
@@ -279,16 +279,6 @@ rule tuning_report:
         fedflat(log, *params.command, "--out", Path(output[0]).parent, *FLOW.options)
 
 
-rule compositions:
-    message: "compositions on {wildcards.experiment}"
-    input: FLOW.compositions_inputs
-    output: report(REPORT.compositions / "compositions.md", category=E)
-    params: command=FLOW.compositions_command
-    log: PATHS.log(E, "compositions")
-    run:
-        fedflat(log, *params.command, "--out", Path(output[0]).parent)
-
-
 def runs_compared(wildcards):
     """The files of the compared runs; their configurations are known when the tuned values are written."""
     if FLOW.compared.is_tuned:
@@ -310,8 +300,7 @@ rule compared:
 # Targets by name: an experiment (quick), all its runs (quick_runs), its interactive page (quick_explore), its tuned
 # values (quick_tune), one analysis of all its runs (quick_analysis_hessian), one table or figure
 # (quick_table_accuracy, fedgf_figure_4), the claims of a paper (fedgf_claims), the study of flatness (quick_study), what
-# tuning changes (quick_tuning_report), the report on compositions (bench1d_compositions), all_tables, all_figures, and
-# compare.
+# tuning changes (quick_tuning_report), all_tables, all_figures, and compare.
 for target, files in () if SUBMITTED else FLOW.targets.items():
 
     rule:

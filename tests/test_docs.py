@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ SMALLER = {
     f"fedflat analyse plane {QUICK}/fedavg --compare-with {QUICK}/fedsam --compare-with {QUICK}/fedasam "
     "--set through=[fedsam,fedasam]": "--set points=3",
     f"fedflat analyse hessian {QUICK}/*/seed-0 --set eigenvalues=10": "--set images=50",
-    "fedflat audit": "--out audit.md",  # not into the tree
+    "python -m studies.papers.audit": "--out audit.md",  # not into the tree
     "fedflat tune quick --methods fedavg --methods fedsam --trials 8 --out mine/tuned.yaml": (
         "--set training.rounds=2 --set tuning.rungs=[]"
     ),
@@ -77,7 +78,7 @@ INSTEAD = {
         "fedflat export quick_runs --out quick_table_accuracy.zip --set chosen=[fedsam] "
         "--set 'grid.partition=[{name: dirichlet, clients: 20, alpha: 0.1}]' --set 'grid.participation=[{active: 4}]'"
     ),
-    # All stored runs take a minute; tests/analysis/comparison/test_stored_grids.py reads them.
+    # All stored runs take a minute; tests/studies/test_stored_grids.py reads them.
     "fedflat study bench1d": "fedflat study bench1d --baselines results/few",
     # All cells of the grid take a minute: one of them.
     "snakemake --cores 2 mine_runs --config experiments=[mine/experiments.yaml]": (
@@ -301,7 +302,7 @@ def check_words(command: str, folder: Path) -> None:
     elif program == "tests/gpu/run":
         parser().parse_args(words)
     elif program == "python":
-        assert (folder / words[0]).is_file(), command
+        assert find_spec(words[1]) if words[0] == "-m" else (folder / words[0]).is_file(), command
     else:
         assert program in ("xdg-open", "source", "export", "tensorboard", "npm", "mkdir"), (
             f"unknown program in {command}"

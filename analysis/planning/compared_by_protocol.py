@@ -20,9 +20,8 @@ from fedflat.analysis.comparison.compare import Comparison, comparison_of
 from fedflat.analysis.comparison.flat.pairs import BASE, pairs
 from fedflat.analysis.comparison.flat.search import trials_of
 from fedflat.analysis.comparison.flat.stored import Stored
-from fedflat.analysis.comparison.flat.tables import with_interval
 from fedflat.analysis.comparison.flat.units import unit_curves, units
-from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.pages.table import number, with_interval
 from fedflat.analysis.comparison.run_table import TUNED, curve_table, finished_runs, run_table
 from fedflat.analysis.planning.compared_method import entry_of
 from fedflat.analysis.report.requested import RequestedExperiment
@@ -194,7 +193,7 @@ class ComparedByProtocol:
             name: f"{number(row[column], '.1f')} and {number(row[f'{column}{BASE}'], '.1f')}"
             for name, column in (("training", "train_accuracy"), ("test", "test_accuracy"))
         }
-        difference = with_interval(row["difference"], row["low"], row["high"])
+        difference = with_interval(row["difference"], row["low"], row["high"], "+.1f")
         return (
             f"{row['title']} − {row[f'title{BASE}']}: {difference} points in test accuracy, {row['n']} tuning seeds, "
             f"{row['state']} (training {sides['training']} %, test {sides['test']} %)."

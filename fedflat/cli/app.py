@@ -19,7 +19,7 @@ from typer.main import get_command
 from fedflat.bench.host.threads import ONE_THREAD
 from fedflat.bench.input.errors import one_line
 from fedflat.cli import analysing, comparing, methods, planning, provenance, published, rendering, training, tuning
-from fedflat.cli.groups import baselines, compositions, data
+from fedflat.cli.groups import baselines, data
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
 from fedflat.explained import EXPLAINED, explained, is_closed_pipe, lacks_memory
 
@@ -40,15 +40,14 @@ for subcommand in (
     comparing.compare,
     provenance.verify, provenance.export,
     methods.methods, methods.new_method, methods.check_method, methods.schema,
-    published.published, published.audit, published.claims,
-    planning.plan, planning.index,
+    published.published, published.claims,
+    planning.plan,
 ):  # fmt: skip
     app.command()(subcommand)
 app.command("import")(provenance.import_)  # a word that Python reserves
 app.add_typer(data.app, name="data")
 app.add_typer(data.weights_app, name="weights")
 app.add_typer(baselines.app, name="baselines")
-app.add_typer(compositions.app, name="compositions")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""

@@ -1,4 +1,4 @@
-"""The commands `fedflat published`, `audit` and `claims`: numbers and claims of papers, and their contradictions."""
+"""The commands `fedflat published` and `claims`: numbers and claims of papers."""
 
 import shutil
 from pathlib import Path
@@ -45,26 +45,6 @@ def published(
     found = query({column: values or [] for column, values in wanted.items()}, note or [])
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
     typer.echo(found.to_csv(index=False).rstrip("\n") if csv else as_text(found, width))
-
-
-def audit(
-    out: Annotated[Path | None, file_option("The file to write. Default: paper_tables/audit.md.")] = None,
-) -> None:
-    """Rewrite the page of contradictions in published numbers.
-
-    Writes paper_tables/audit.md, which lists contradictions and likely misprints.
-
-    \b
-    Example:
-      fedflat audit
-    """
-    from fedflat.analysis.published.audit import page
-    from fedflat.bench.experiments.files import PAPER_TABLES
-    from fedflat.bench.files.atomic import write_text
-
-    file = out or PAPER_TABLES / "audit.md"
-    write_text(file, page())
-    typer.echo(str(file))
 
 
 def claims(

@@ -59,6 +59,12 @@ def with_lost(mean: str, lost: int, runs: int, word: str = "diverged") -> str:
     return f"{word} ({lost} of {runs})" if mean == NO_NUMBER else f"{mean} ({lost} of {runs} {word})"
 
 
+def with_interval(value: float, low: float, high: float, form: str) -> str:
+    """A number with its interval, if it has one."""
+    ends = "" if math.isnan(low) else f" [{number(low, form)}, {number(high, form)}]"
+    return number(value, form) + ends
+
+
 def number(value: float, form: str) -> str:
     """A number as text, with a minus sign; a dash for none."""
     return NO_NUMBER if math.isnan(value) else format(value + 0.0, form).replace("-", "−")
