@@ -7,9 +7,9 @@ from pathlib import Path
 from fedflat.analysis.comparison.pages.figure import ReportFigure
 from fedflat.analysis.comparison.pages.table import ReportTable
 from fedflat.analysis.comparison.pages.write import markdown_figure
-from fedflat.analysis.report.pictures import save_picture
 from fedflat.bench.input.content import short_hash
 from studies.marked_text import rewrite_part
+from studies.pictures import save_picture
 
 PIXELS = 880
 """The width of a figure."""

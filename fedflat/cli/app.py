@@ -36,7 +36,6 @@ for subcommand in (
     training.run, tuning.tune, tuning.search, tuning.tuning_report,
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.study,
-    rendering.layouts,
     comparing.compare,
     provenance.verify, provenance.export,
     methods.methods, methods.new_method, methods.check_method, methods.schema,

@@ -35,7 +35,7 @@ def write(tools: Path) -> bool:
     if hashed() == wanted():
         return False
     lines = "".join(f"{name}=={version}\n" for name, version in wanted().items())
-    command = [
+    command: list[str | Path] = [
         tools / "uv",
         "pip",
         "compile",

@@ -50,7 +50,15 @@ These need your attention if you pass on copies, for example in an image of a co
 
 def reported(tools: Path) -> list[Mapping[str, str]]:
     """What pip-licenses in the folder `tools` says of the packages of this Python."""
-    command = [tools / "pip-licenses", "--python", sys.executable, "--from", "all", "--format", "json"]
+    command: list[str | Path] = [
+        tools / "pip-licenses",
+        "--python",
+        sys.executable,
+        "--from",
+        "all",
+        "--format",
+        "json",
+    ]
     done = subprocess.run([*command, "--with-system"], capture_output=True, text=True, check=True)
     found: list[Mapping[str, str]] = json.loads(done.stdout)
     return found

@@ -13,7 +13,15 @@ FOUND, NOT_CHECKED = 1, 2
 
 def audit(tools: Path) -> tuple[int, list[str]]:
     """The exit code, and the lines to show. pip-audit in the folder `tools` asks PyPI for each pinned version."""
-    command = [tools / "pip-audit", "--requirement", CONSTRAINTS, "--no-deps", "--disable-pip", "--format", "json"]
+    command: list[str | Path] = [
+        tools / "pip-audit",
+        "--requirement",
+        CONSTRAINTS,
+        "--no-deps",
+        "--disable-pip",
+        "--format",
+        "json",
+    ]
     done = subprocess.run([*command, "--progress-spinner", "off"], capture_output=True, text=True, check=False)
     return answer(done.stdout, done.stderr)
 

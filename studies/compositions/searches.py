@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-from fedflat.analysis.comparison.baselines import RUNS
 from fedflat.analysis.comparison.tuning import search_budgets
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.report.requested import RequestedExperiment
@@ -222,13 +221,6 @@ def triples_of(search: Search) -> dict[str, Triple]:
 def file_of(grid: str, name: str, folder: Path | None = None) -> Path:
     """The file of a stored search."""
     return (folder or folder_of(grid)) / f"{name}.csv"
-
-
-def stored_files(grid: str) -> list[Path]:
-    """The files of a grid that exist, of those that a report on compositions reads."""
-    files = [file_of(grid, name) for name in NAMES.values()]
-    files += [place / RUNS for place in baseline_folders(grid, None)]
-    return [file for file in files if file.is_file()]
 
 
 def baseline_folders(grid: str, stored: Path | None) -> list[Path]:

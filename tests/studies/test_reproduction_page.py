@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from fedflat.analysis.report.pictures import shown_by
 from fedflat.bench.experiments.results import CHECKSUMS
 from fedflat.bench.training.run_directory import LOG
 from studies.marked_text import marks, part
 from studies.part import shown
+from studies.pictures import shown_by
 from studies.reproduction.kept_results import KEPT, kept, runs_of
 from studies.reproduction.page import EXPERIMENT, IMAGES, PAGE, PARTS, PICTURES, parts
 from tests.tiers import thorough

@@ -20,7 +20,7 @@ from fedflat.bench.tuning.cell_search import CellSearch
 from fedflat.bench.tuning.tune import tune_cell
 from studies.compositions.__main__ import app
 from studies.compositions.evaluation import Evaluation, candidates, ranked
-from studies.compositions.searches import add, load, stored_files
+from studies.compositions.searches import add, load
 from studies.compositions.tables import composition_frame, tables
 from studies.compositions.triples import NEUTRAL, compositions, published
 from studies.compositions.words import answer
@@ -233,7 +233,6 @@ def test_from_a_grid_to_the_best_of_its_screening(tmp_path: Path, monkeypatch: p
     tune("s.yaml", CHOSEN)
     assert not Path("results/compositions").exists()
     assert add(requested, "little") == Path("results/compositions/little/screening.csv")
-    assert stored_files("little") == [Path("results/compositions/little/screening.csv")]
 
     search = load("little", "screening")
     assert search.budget["trials"] == search.budget["rounds"] == 1

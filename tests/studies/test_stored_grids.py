@@ -3,12 +3,12 @@
 import pytest
 
 from fedflat.analysis.comparison.baselines import load
-from fedflat.analysis.report.pictures import shown_by
 from fedflat.bench.experiments.address import RUN_IDS
 from fedflat.bench.experiments.experiment import load_experiment
 from studies.benchmark import DOCS, PARTS, page_of, parts, pictures_of
 from studies.marked_text import marks, part
 from studies.part import shown
+from studies.pictures import shown_by
 from tests.places import ROOT
 from tests.tiers import case
 

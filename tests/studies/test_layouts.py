@@ -3,14 +3,14 @@
 from PIL import Image
 
 from fedflat.analysis.figures.draw import KINDS, load_figure
-from fedflat.analysis.report.layout_reference import PICTURES, fingerprint, reference, shown_layouts
-from fedflat.analysis.report.pictures import shown_by
 from fedflat.bench.experiments.experiment import load_experiment
+from studies.layouts import PICTURES, fingerprint, reference, shown_layouts
+from studies.pictures import shown_by
 from tests.places import ROOT
 
 DOCS = ROOT / "docs"
 AGAIN = (
-    "write it again: fedflat layouts --out docs/layouts.md (for the pictures with --pictures "
+    "write it again: python -m studies.layouts (for the pictures with the argument "
     "docs/images/layouts/experiments.yaml, after: snakemake --cores 2 layouts --config "
     "experiments=[docs/images/layouts/experiments.yaml]; for the kind predictions likewise with the target "
     "layouts_segmentation and the file docs/images/layouts/segmentation/experiments.yaml)"
