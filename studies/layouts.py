@@ -1,7 +1,7 @@
 """The reference of layouts: every key of tables and figures, and a picture of each kind of figure, as Markdown.
 
-`python -m studies.layouts` rewrites docs/layouts.md; with an experiment as its argument, it also draws a picture of each
-kind of figure that the experiment has, from finished runs.
+`python -m studies.layouts` rewrites docs/layouts.md; with an experiment as its argument, it also draws a picture of
+each kind of figure that the experiment has, from finished runs.
 """
 
 import inspect
