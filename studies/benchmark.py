@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fedflat.analysis.comparison.baselines import load, stored_grids
 from fedflat.analysis.comparison.overview import facts
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.pages.table import ReportTable
+from fedflat.analysis.comparison.report_pages import ReportFigure
+from fedflat.analysis.comparison.report_table import ReportTable
 from fedflat.analysis.comparison.study.figures import figures as study_figures
 from fedflat.analysis.comparison.study.measures import RESULTS
 from fedflat.analysis.comparison.study.study import Study

@@ -14,8 +14,8 @@ from pydantic_core import PydanticUndefined
 
 from fedflat.analysis.figures.base import FigureLayout, Panel
 from fedflat.analysis.figures.draw import KINDS, draw, load_figure
+from fedflat.analysis.figures.kinds.sweep import Point, SweepLine, SweepPanel
 from fedflat.analysis.figures.lines import Line, LinesPanel
-from fedflat.analysis.figures.training.sweep import Point, SweepLine, SweepPanel
 from fedflat.analysis.layouts.layout import Layout, Selection, layout_names
 from fedflat.analysis.layouts.score import SCORE
 from fedflat.analysis.measures.convergence import FinalValue

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.pages.table import ReportTable
-from fedflat.analysis.comparison.pages.write import markdown_figure
+from fedflat.analysis.comparison.report_pages import ReportFigure, markdown_figure
+from fedflat.analysis.comparison.report_table import ReportTable
 from fedflat.bench.input.content import short_hash
 from studies.marked_text import rewrite_part
 from studies.pictures import save_picture

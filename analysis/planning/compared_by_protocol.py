@@ -21,7 +21,7 @@ from fedflat.analysis.comparison.flat.pairs import BASE, pairs
 from fedflat.analysis.comparison.flat.search import trials_of
 from fedflat.analysis.comparison.flat.stored import Stored
 from fedflat.analysis.comparison.flat.units import unit_curves, units
-from fedflat.analysis.comparison.pages.table import number, with_interval
+from fedflat.analysis.comparison.report_table import number, with_interval
 from fedflat.analysis.comparison.run_table import TUNED, curve_table, finished_runs, run_table
 from fedflat.analysis.planning.compared_method import entry_of
 from fedflat.analysis.report.requested import RequestedExperiment

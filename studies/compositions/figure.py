@@ -9,7 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
-from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.figures.base import figure_style, new_figure
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.titles import setting_title

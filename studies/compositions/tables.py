@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedflat.analysis.comparison.pages.table import ReportTable, number, with_interval, with_lost
 from fedflat.analysis.comparison.report.words import COUNTED_AS, RULE
+from fedflat.analysis.comparison.report_table import ReportTable, number, with_interval, with_lost
 from fedflat.analysis.comparison.statistics.scores import Scores
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
 from fedflat.analysis.layouts.captions import Caption

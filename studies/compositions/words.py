@@ -2,8 +2,8 @@
 
 import math
 
-from fedflat.analysis.comparison.pages.table import number
 from fedflat.analysis.comparison.report.words import counts, too_few_seeds
+from fedflat.analysis.comparison.report_table import number
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from studies.compositions.evaluation import Evaluation, ranked
 from studies.compositions.triples import all_triples, compositions, published

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedflat.analysis.comparison.pages.write import write_pages
+from fedflat.analysis.comparison.report_pages import write_pages
 from fedflat.analysis.figures.base import TEXT_WIDTH
 from studies.compositions import figure
 from studies.compositions.evaluation import Evaluation

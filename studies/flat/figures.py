@@ -8,8 +8,8 @@ import pandas as pd
 
 from fedflat.analysis.comparison.flat.pairs import BASE
 from fedflat.analysis.comparison.flat.units import SETTING
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.report.figures.common import COLOURS, ROW
+from fedflat.analysis.comparison.report.looks import COLOURS, ROW
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.figures.base import LEGEND, figure_style, new_figure
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.titles import setting_title

@@ -6,7 +6,7 @@ from functools import cache
 from fedflat.analysis.comparison.baselines import load, stored_grids
 from fedflat.analysis.comparison.flat.pairs import pairs
 from fedflat.analysis.comparison.flat.stored import Stored
-from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.report_table import number
 from fedflat.analysis.comparison.run_table import TUNED
 from fedflat.analysis.figures.base import TEXT_WIDTH
 from studies.flat import figures, tables, words

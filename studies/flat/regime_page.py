@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from fedflat.analysis.comparison.flat.units import SETTING
-from fedflat.analysis.comparison.pages.table import ReportTable, number
+from fedflat.analysis.comparison.report_table import ReportTable, number
 from fedflat.analysis.comparison.run_table import TUNED
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.titles import setting_title

@@ -10,7 +10,7 @@ import pandas as pd
 from fedflat.analysis.comparison.comparable import Row
 from fedflat.analysis.comparison.flat.pairs import BASE, YES
 from fedflat.analysis.comparison.flat.units import SETTING
-from fedflat.analysis.comparison.pages.table import NO_NUMBER, ReportTable, number, with_interval
+from fedflat.analysis.comparison.report_table import NO_NUMBER, ReportTable, number, with_interval
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.analysis.measures.fitting import FITTED

@@ -7,7 +7,7 @@ import pandas as pd
 from fedflat.analysis.comparison.comparable import Row
 from fedflat.analysis.comparison.flat.pairs import BASE, NO, YES
 from fedflat.analysis.comparison.flat.units import SETTING
-from fedflat.analysis.comparison.pages.table import number, with_interval
+from fedflat.analysis.comparison.report_table import number, with_interval
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, WORSE
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.bench.experiments.address import Setting

@@ -14,8 +14,8 @@ import pandas as pd
 from fedflat.analysis.claims.decide import Finding
 from fedflat.analysis.claims.evidence import Printed, Runs
 from fedflat.analysis.claims.page import LEGEND, judged, stated
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.pages.table import ReportTable
+from fedflat.analysis.comparison.report_pages import ReportFigure
+from fedflat.analysis.comparison.report_table import ReportTable
 from fedflat.analysis.figures.base import draw_curve, draw_legend, figure_style, new_figure, whole_numbers
 from fedflat.analysis.figures.draw import caption, draw
 from fedflat.analysis.figures.palette import line_look

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedflat.analysis.comparison.pages.table import ReportTable, number
+from fedflat.analysis.comparison.report_table import ReportTable, number
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.measures.convergence import FinalValue

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 
 from fedflat.analysis.comparison.comparable import Row
-from fedflat.analysis.comparison.pages.table import ReportTable, number, with_interval
+from fedflat.analysis.comparison.report_table import ReportTable, number, with_interval
 from fedflat.analysis.comparison.study.configurations import AXES
 from fedflat.analysis.comparison.study.granulated import OVERALL
 from fedflat.analysis.comparison.study.information import MOST_AXES, K

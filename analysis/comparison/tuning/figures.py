@@ -9,8 +9,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
+from fedflat.analysis.comparison.report.looks import COLOURS, MARKERS, ROW
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from fedflat.analysis.comparison.tuning.budget import Budget
 from fedflat.analysis.comparison.tuning.gain import ALL, Gain

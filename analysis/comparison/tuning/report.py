@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from fedflat.analysis.comparison.pages.table import number
-from fedflat.analysis.comparison.pages.write import write_pages
 from fedflat.analysis.comparison.report.words import counts
+from fedflat.analysis.comparison.report_pages import write_pages
+from fedflat.analysis.comparison.report_table import number
 from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS
 from fedflat.analysis.comparison.tuning import figures, tables
 from fedflat.analysis.comparison.tuning.budget import Budget

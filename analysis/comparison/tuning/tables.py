@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from fedflat.analysis.comparison.comparable import Row
-from fedflat.analysis.comparison.pages.table import ReportTable, number, with_lost
+from fedflat.analysis.comparison.report_table import ReportTable, number, with_lost
 from fedflat.analysis.comparison.run_table import rule_of
 from fedflat.analysis.comparison.tuning.budget import ORDERS, Budget
 from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy.stats import kendalltau
 
-from fedflat.analysis.comparison.report.figures import differences, ranks
+from fedflat.analysis.comparison.report import differences, ranks
 from fedflat.analysis.comparison.study import figures as study_figures
 from fedflat.analysis.comparison.study.levels import Clusters
 from fedflat.analysis.comparison.study.study import EVERY, POOLED, Study
@@ -263,22 +263,22 @@ def of_study(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
 
 
 CASES: dict[str, Case] = {
-    "clients.clients": of_clients,
-    "clients.corruptions": of_corruptions,
-    "curvature.client_eigenvalues": of_client_eigenvalues,
-    "curvature.density": of_density,
-    "curvature.eigenvalues": of_eigenvalues,
-    "flatness.drift": of_drift,
-    "flatness.perturbation": of_perturbation,
-    "flatness.sharpness": of_sharpness,
-    "landscape.interpolation": of_interpolation,
-    "training.convergence": of_rounds("convergence"),
-    "training.cost": of_costs,
-    "training.curves": of_rounds("curves"),
-    "training.differences": of_differences,
-    "training.sweep": of_sweep,
-    "report.figures.differences": of_paired_differences,
-    "report.figures.ranks": of_ranks,
+    "kinds.clients": of_clients,
+    "kinds.corruptions": of_corruptions,
+    "kinds.client_eigenvalues": of_client_eigenvalues,
+    "kinds.density": of_density,
+    "kinds.eigenvalues": of_eigenvalues,
+    "kinds.drift": of_drift,
+    "kinds.perturbation": of_perturbation,
+    "kinds.sharpness": of_sharpness,
+    "kinds.interpolation": of_interpolation,
+    "kinds.convergence": of_rounds("convergence"),
+    "kinds.cost": of_costs,
+    "kinds.curves": of_rounds("curves"),
+    "kinds.differences": of_differences,
+    "kinds.sweep": of_sweep,
+    "report.differences": of_paired_differences,
+    "report.ranks": of_ranks,
     "study.figures": of_study,
     "tuning.figures": lambda on: itertools.chain(of_tuning(on), of_budgets(on)),
 }

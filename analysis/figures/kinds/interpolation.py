@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fedflat.analysis.analyses.base import Analysis, OnSubsets
 from fedflat.analysis.figures.base import DEVIATION, BandsLayout, OneSettingLayout, add_legend, draw_curve, new_figure
-from fedflat.analysis.figures.landscape.plane import PART
+from fedflat.analysis.figures.kinds.plane import PART
 from fedflat.analysis.figures.lines import spread
 from fedflat.analysis.figures.notes import missing_note
 from fedflat.analysis.figures.palette import styles

@@ -9,9 +9,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from fedflat.analysis.comparison.compare import Comparison
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.report.figures.common import OTHER, named_looks
+from fedflat.analysis.comparison.report.looks import OTHER, named_looks
 from fedflat.analysis.comparison.report.tables import metric_words
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.statistics.profiles import cost_profile, gap_profile
 from fedflat.analysis.figures.base import LEGEND, figure_style, legend_columns, new_figure, plain_numbers
 from fedflat.analysis.figures.palette import Style

@@ -7,9 +7,9 @@ import pandas as pd
 from scikit_posthocs import critical_difference_diagram
 
 from fedflat.analysis.comparison.compare import Comparison
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.report.figures.common import OTHER, OWN, ROW, bold_own
+from fedflat.analysis.comparison.report.looks import OTHER, OWN, ROW, bold_own
 from fedflat.analysis.comparison.report.words import note_on_tests
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.statistics.ranking import mean_ranks, ranking
 from fedflat.analysis.figures.base import STYLE, figure_style, most_side_by_side, new_figure, whole_numbers
 from fedflat.analysis.layouts.captions import Caption

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedflat.analysis.figures.base import PanelLayout, count_seeds, most_side_by_side, new_figure
+from fedflat.analysis.figures.kinds.final_values import FinalValuesLayout
 from fedflat.analysis.figures.notes import diverged_note, missing_note
 from fedflat.analysis.figures.palette import Style, styles
-from fedflat.analysis.figures.training.final_values import FinalValuesLayout
 from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart
 from fedflat.analysis.layouts.tidy import Tidy, of_setting
 from fedflat.analysis.layouts.titles import method_titles

@@ -1,12 +1,16 @@
 """The files of a report: tables as CSV, figures as PDF, PNG and CSV, and pages in Markdown and LaTeX."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.pages.table import ReportTable
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedflat.analysis.comparison.report_table import ReportTable
 from fedflat.analysis.figures.base import TEXT_WIDTH
 from fedflat.analysis.figures.draw import save
+from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.tables.formats import escape_latex, latex_label, markdown_notes
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.files.csv_json import write_csv
@@ -14,6 +18,16 @@ from fedflat.bench.files.text_table import without_html
 
 PACKAGES = r"% needs \usepackage{booktabs,adjustbox,graphicx}"
 """The first line of a page in LaTeX."""
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """A figure with its name, caption, and the frame that it draws."""
+
+    name: str
+    caption: Caption
+    frame: pd.DataFrame
+    figure: Figure
 
 
 def write_pages(

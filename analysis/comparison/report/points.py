@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fedflat.analysis.comparison.compare import Comparison
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.report.figures.common import OTHER, OWN
+from fedflat.analysis.comparison.report.looks import OTHER, OWN
 from fedflat.analysis.comparison.report.tables import metric_words
 from fedflat.analysis.comparison.report.words import lost_word
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.statistics.costs import REFERENCE, RELATED_COSTS, costs, stored_costs
 from fedflat.analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
 from fedflat.analysis.figures.base import figure_style, most_side_by_side, new_figure, plain_numbers

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedflat.analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
-from fedflat.analysis.figures.landscape.grid import grid
+from fedflat.analysis.figures.kinds.grid import grid
 from fedflat.analysis.figures.notes import missing_note
 from fedflat.analysis.figures.palette import styles
 from fedflat.analysis.layouts.tidy import Tidy, of_cell

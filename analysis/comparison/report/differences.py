@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from fedflat.analysis.comparison.compare import Comparison
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
+from fedflat.analysis.comparison.report.looks import COLOURS, MARKERS, ROW
 from fedflat.analysis.comparison.report.tables import metric_words
 from fedflat.analysis.comparison.report.words import RULE, note_on_tests
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from fedflat.analysis.figures.base import LEGEND, STYLE, figure_style, most_side_by_side, new_figure
 from fedflat.analysis.layouts.captions import Caption

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from pydantic import Field, model_validator
 
 from fedflat.analysis.figures.base import BandsLayout, draw_curve, draw_legend, new_figure
+from fedflat.analysis.figures.kinds.final_values import FinalValuesLayout
 from fedflat.analysis.figures.notes import diverged_note, missing_note, stopped_note
 from fedflat.analysis.figures.palette import Style, line_look, styles
-from fedflat.analysis.figures.training.final_values import FinalValuesLayout
 from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
 from fedflat.analysis.layouts.layout import Selection, existing_cell
 from fedflat.analysis.layouts.tidy import Tidy, of_cell
