@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.analysis.provenance.comparison import Comparison
+from fedflat.analysis.provenance.differences import Comparison
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.engine.local import LocalResult
 from fedflat.bench.experiments.results import METRICS

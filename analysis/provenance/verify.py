@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 from fedflat.analysis.analyses.run_analysis import find_runs
-from fedflat.analysis.provenance.comparison import Comparison
+from fedflat.analysis.provenance.differences import Comparison
 from fedflat.analysis.provenance.replay import Replay
-from fedflat.analysis.provenance.verdict import DifferenceError, Verdict
+from fedflat.analysis.provenance.verification import DifferenceError, Verdict
 from fedflat.bench.data.dataset import Dataset
 from fedflat.bench.data.partitions.base import partition_hash
 from fedflat.bench.data.root import data_root

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fedflat.analysis.provenance.verdict import Verdict
+from fedflat.analysis.provenance.verification import Verdict
 from fedflat.analysis.provenance.verify import find, verify_run
 from fedflat.bench.data.partitions.base import partition_hash
 from fedflat.bench.engine.checkpoint import load_state, save_state
