@@ -9,7 +9,7 @@ from textwrap import wrap
 from fedflat.analysis.claims.decide import Finding
 from fedflat.analysis.claims.evidence import Printed, Runs
 from fedflat.analysis.claims.schema import FORMS, Claim
-from fedflat.analysis.claims.statements import Bounds, Change, Comparison, Level, Rank
+from fedflat.analysis.claims.statements import Bounds, Change, Level, MethodComparison, Rank
 from fedflat.bench.files.text_table import aligned, markdown
 
 HEADER = ["claim", "place", "stated", "print", "measured", "95 % interval", "decision"]
@@ -111,7 +111,7 @@ def stated(claim: Claim) -> str:
     (key,) = (form for form in FORMS if getattr(claim, form) is not None)
     form = claim.form
     subjects = said = _methods(form.subjects)
-    if isinstance(form, Comparison):
+    if isinstance(form, MethodComparison):
         sign = ">" if key == "higher" else "<"
         bounds = f" by {_bounds(form.by)}" if form.by else f" by a factor {_bounds(form.factor)}" if form.factor else ""
         said = f"{subjects} {sign} {_methods(form.than)}{bounds}"

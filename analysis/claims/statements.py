@@ -76,7 +76,7 @@ class Form(Frozen, ABC):
         """The statement about one of its methods, on average over the units."""
 
 
-class Comparison(Form):
+class MethodComparison(Form):
     """`higher` or `lower`: a method is above or below others in the same setting.
 
     `by`: how far; `factor`: how many times. With an upper bound, the best of the others is meant: the method passes
@@ -89,7 +89,7 @@ class Comparison(Form):
     factor: Bounds | None = None
 
     @model_validator(mode="after")
-    def _positive(self) -> "Comparison":
+    def _positive(self) -> "MethodComparison":
         if self.factor is not None and self.factor.region.high <= 0:
             raise UserError("factor: its upper bound must be above 0")
         return self

@@ -35,7 +35,7 @@ from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.marks import Neutral, Radius, Search
 from fedflat.bench.methods.recipe import Recipe
-from fedflat.bench.tuning.protocol.finals import Final, Source, Winners
+from fedflat.bench.tuning.protocol.finals import Final, ValueSource, Winners
 from fedflat.bench.tuning.protocol.queue import work
 from fedflat.bench.tuning.protocol.reading import Grid, protocol_file
 from fedflat.bench.tuning.protocol.units import Units
@@ -140,7 +140,7 @@ class ComparedByProtocol:
     def winners(self, seed: int) -> Winners:
         """The experiment with the winning values of a tuning seed."""
         name = self.units.protocol.settings[self.units.grid.main]
-        return Winners(self.units, Source(self.units.grid.main, seed, seed, name, "_t"))
+        return Winners(self.units, ValueSource(self.units.grid.main, seed, seed, name, "_t"))
 
     @property
     def is_stored(self) -> bool:

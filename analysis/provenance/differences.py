@@ -18,7 +18,7 @@ POINT = 0.01
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-class Comparison:
+class Differences:
     """Collects differences of a run in this precision.
 
     `largest` is the largest difference relative to what rounding can explain, 0 if all bits are the same. `place` is

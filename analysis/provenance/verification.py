@@ -14,7 +14,7 @@ class DifferenceError(UserError):
 
 
 @dataclass
-class Verdict:
+class Verification:
     """The findings about a run or a file, in words."""
 
     about: Path

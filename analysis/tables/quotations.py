@@ -38,7 +38,7 @@ class Quotations:
         return tuple(cell for cell in cells if self.experiment.has_cell(cell))
 
 
-class Source(NamedTuple):
+class EntrySource(NamedTuple):
     """Where the values of an entry come from: cells, most often one, and their experiment."""
 
     experiment: Experiment
@@ -56,13 +56,13 @@ class Source(NamedTuple):
         return min(len(part.grid.seeds) for part in parts)
 
 
-def source(layout: TableLayout, place: Place, experiment: Experiment, quoted: Quotations | None) -> Source:
+def source(layout: TableLayout, place: Place, experiment: Experiment, quoted: Quotations | None) -> EntrySource:
     """Where an entry has its values from: the table's experiment, or that of a quoted paper."""
     if quoted is not None and place in quoted.cells:
-        return Source(quoted.experiment, quoted.cells[place])
+        return EntrySource(quoted.experiment, quoted.cells[place])
     b, method, c = place
     settings = layout.settings_of(layout.blocks[b], layout.columns[c], experiment)
-    return Source(experiment, tuple(CellAddress(setting, method) for setting in settings))
+    return EntrySource(experiment, tuple(CellAddress(setting, method) for setting in settings))
 
 
 def own_cells(layout: TableLayout, experiment: Experiment, quoted: Quotations | None) -> tuple[CellAddress, ...]:

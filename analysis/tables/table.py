@@ -21,7 +21,7 @@ from fedflat.analysis.published.numbers import PublishedNumber
 from fedflat.analysis.tables.caption import caption
 from fedflat.analysis.tables.fairness import FAIR, Fairness
 from fedflat.analysis.tables.layout import Block, Column, TableLayout
-from fedflat.analysis.tables.quotations import Quotations, Source, own_cells, source
+from fedflat.analysis.tables.quotations import EntrySource, Quotations, own_cells, source
 from fedflat.analysis.tables.values import (
     Value,
     Values,
@@ -160,7 +160,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
 def _column(
     block: Block,
     column: Column,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, EntrySource],
     runs: Mapping[tuple[str, ...], tuple[int, int]],
     stops: Mapping[tuple[str, ...], Mapping[int, int]],
     values: Values,
@@ -192,7 +192,7 @@ def _column(
 
 
 def _marked(
-    entries: Sequence[Entry], sources: Sequence[Source], incomplete: Collection[tuple[str, ...]]
+    entries: Sequence[Entry], sources: Sequence[EntrySource], incomplete: Collection[tuple[str, ...]]
 ) -> list[Entry]:
     """The entries of a column; those with a cell whose data were incomplete say so."""
     return [

@@ -176,12 +176,12 @@ def study(
       fedflat study bench1d
       fedflat study quick --runs --out study
     """
-    from fedflat.analysis.comparison.study.source import Source
+    from fedflat.analysis.comparison.study.source import StudySource
     from fedflat.analysis.comparison.study.study import Study
     from fedflat.analysis.comparison.study.words import words
     from fedflat.analysis.comparison.study.write import write
 
-    source = Source(grid, results, overrides_of(set_), from_runs=runs, baselines=stored)
+    source = StudySource(grid, results, overrides_of(set_), from_runs=runs, baselines=stored)
     made = Study.of(source.runs(), source.name, fitted)
     for line in (*words(made), str(write(made, out or source.folder, width))):
         typer.echo(line)

@@ -9,7 +9,7 @@ import pandas as pd
 from fedflat.analysis.comparison.baselines import RUNS, folder_of, load
 from fedflat.analysis.comparison.comparable import check_comparable
 from fedflat.analysis.comparison.run_table import TUNED, run_table
-from fedflat.analysis.comparison.study.source import Source
+from fedflat.analysis.comparison.study.source import StudySource
 from fedflat.analysis.comparison.tuning.budget import Budget
 from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
 from fedflat.analysis.comparison.tuning.gain import Gain
@@ -20,7 +20,7 @@ from fedflat.bench.input.errors import UserError
 
 
 @dataclass(frozen=True)
-class TuningSource(Source):
+class TuningSource(StudySource):
     """Also the experiment with tuned values: the file `tuned`, or None: the one that `fedflat tune` writes."""
 
     tuned: Path | None = None

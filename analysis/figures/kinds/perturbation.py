@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from fedflat.analysis.analyses.base import Analysis
-from fedflat.analysis.analyses.flatness.perturbation import Perturbation
+from fedflat.analysis.analyses.flatness.perturbation import PerturbedLoss
 from fedflat.analysis.figures.base import DEVIATION, count_seeds, most_side_by_side, new_figure
 from fedflat.analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, spread, with_coinciding_note
 from fedflat.analysis.figures.notes import missing_note
@@ -40,7 +40,7 @@ class PerturbationLayout(LinePanelsLayout):
     def check(self, experiment: Experiment, analysis: Analysis | None) -> None:
         """The analysis must have the layout's directions, and the model itself for rises of the loss."""
         super().check(experiment, analysis)
-        if not isinstance(analysis, Perturbation):
+        if not isinstance(analysis, PerturbedLoss):
             return
         if self.direction not in analysis.directions:
             raise UserError(
