@@ -25,7 +25,7 @@ from fedflat.analysis.comparison.tuning.tables import of_early_stopping
 from fedflat.analysis.comparison.tuning.tables import of_gain as tables_of_gain
 from fedflat.analysis.figures.base import TEXT_WIDTH
 from studies.compositions import searches
-from studies.compositions.evaluation import Evaluation
+from studies.compositions.evaluation import CompositionResults
 from studies.compositions.figure import draw
 from studies.compositions.tables import tables as composition_tables
 from studies.compositions.words import answer
@@ -33,7 +33,7 @@ from studies.flat.parts import PARTS as FLAT_PARTS
 from studies.flat.regime import Regime
 from studies.flat.regime_page import regime_table, regime_words, search_words
 from studies.marked_text import marks
-from studies.part import Part, rewrite
+from studies.part import PagePart, rewrite
 from studies.places import DOCS
 
 FITTED = 90.0
@@ -47,33 +47,33 @@ _SEARCHES = {
 """What the stored searches have searched."""
 
 
-def stored(grid: str) -> Part:
+def stored(grid: str) -> PagePart:
     """What is stored, and where it was computed."""
     if grid not in stored_grids():
-        return Part(["Nothing is stored yet."])
+        return PagePart(["Nothing is stored yet."])
     sentences = [f"{name}: {value}" for name, value in facts(grid)]
     sentences += [
         f"hours of search, {what}: {searches.load(grid, name).rows['seconds'].sum() / 3600:.1f}"
         for name, what in _SEARCHES.items()
         if searches.is_stored(grid, name)
     ]
-    return Part(sentences, (), ())
+    return PagePart(sentences, (), ())
 
 
-def regime(grid: str) -> Part:
+def regime(grid: str) -> PagePart:
     """Whether runs fit their training data, and whether results follow the training accuracy."""
     runs = load(grid).runs
     found = Regime.of(runs)
-    return Part([*regime_words(found), *search_words(runs)], (), [regime_table(found)])
+    return PagePart([*regime_words(found), *search_words(runs)], (), [regime_table(found)])
 
 
-def tuning(grid: str) -> Part:
+def tuning(grid: str) -> PagePart:
     """The untuned and the tuned leaderboard."""
     gain = _tuning_source(grid).gain()
-    return Part(list(gain_words(gain)), *_named(["gain"], of_gain(gain, TEXT_WIDTH), tables_of_gain(gain)))
+    return PagePart(list(gain_words(gain)), *_named(["gain"], of_gain(gain, TEXT_WIDTH), tables_of_gain(gain)))
 
 
-def trials(grid: str) -> Part:
+def trials(grid: str) -> PagePart:
     """How the ranking depends on the number of trials."""
     source = _tuning_source(grid)
     budget, stopping = source.budget(), source.early_stopping()
@@ -83,24 +83,24 @@ def trials(grid: str) -> Part:
     if stopping is not None:
         sentences += stopping_words(stopping)
         tables.append(of_early_stopping(stopping))
-    return Part(sentences, figures, tables)
+    return PagePart(sentences, figures, tables)
 
 
-def study(grid: str) -> Part:
+def study(grid: str) -> PagePart:
     """Whether flatness predicts results."""
     made = Study.of(load(grid).runs, f"the stored baselines of {grid}", FITTED)
     names = ["correlation", "runs", *(f"correlation_{result}" for result in RESULTS)]
-    return Part(list(words(made)), *_named(names, study_figures(made, TEXT_WIDTH), study_tables(made)))
+    return PagePart(list(words(made)), *_named(names, study_figures(made, TEXT_WIDTH), study_tables(made)))
 
 
-def compositions(grid: str) -> Part:
+def compositions(grid: str) -> PagePart:
     """Whether an unpublished composition beats the published methods."""
-    evaluation = Evaluation.of(grid)
+    evaluation = CompositionResults.of(grid)
     names = ["screening", "compositions"]
-    return Part(answer(evaluation), *_named(names, [draw(evaluation, TEXT_WIDTH)], composition_tables(evaluation)))
+    return PagePart(answer(evaluation), *_named(names, [draw(evaluation, TEXT_WIDTH)], composition_tables(evaluation)))
 
 
-PARTS: Mapping[str, Callable[[str], Part]] = {
+PARTS: Mapping[str, Callable[[str], PagePart]] = {
     **{made.__name__: made for made in (stored, regime, tuning, trials, study, compositions)},
     **FLAT_PARTS,
 }

@@ -21,7 +21,7 @@ from fedflat.analysis.layouts.score import SCORE
 from fedflat.analysis.measures.convergence import FinalValue
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.tables.counterparts import Quoted, Reading
-from fedflat.analysis.tables.layout import Block, Column, TableLayout
+from fedflat.analysis.tables.layout import Column, TableBlock, TableLayout
 from fedflat.analysis.tables.quantities import QUANTITIES
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.input.content import short_hash
@@ -39,7 +39,7 @@ WIDTH = 440
 
 _PARTS: Mapping[type[Frozen], str] = {
     Column: "an entry of `columns`",
-    Block: "an entry of `blocks`",
+    TableBlock: "an entry of `blocks`",
     Selection: "`select`, and an entry of `mean_of`",
     FinalValue: "`final`",
     Reading: "`reading` of a column",

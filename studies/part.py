@@ -15,7 +15,7 @@ PIXELS = 880
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """A generated part of a document: sentences, figures, tables, and other blocks of Markdown."""
 
     sentences: Sequence[str]
@@ -40,7 +40,7 @@ def shown(figure: ReportFigure) -> str:
     return short_hash(f"{figure.caption}\n{figure.frame.to_csv(index=False, float_format='%.3g')}")
 
 
-def rewrite(document: Path, parts: Mapping[str, Part], folder: str) -> None:
+def rewrite(document: Path, parts: Mapping[str, PagePart], folder: str) -> None:
     """Rewrite the parts of a document, by name, and draw their figures; `folder`: as in `Part.markdown`."""
     for name, part in parts.items():
         for figure in part.figures:

@@ -28,7 +28,7 @@ CELL_COLUMNS = ["experiment", *IDS]
 
 
 @dataclass(frozen=True)
-class Runs:
+class CellRuns:
     """Finished runs of one cell by seed, and the values of `CELL_COLUMNS` that name the cell."""
 
     cell: Mapping[str, str]
@@ -40,7 +40,7 @@ class Runs:
         return self.cell["method"], self.cell["partition"]
 
 
-def find_runs(folder: Path) -> Runs:
+def find_runs(folder: Path) -> CellRuns:
     """The run in a run directory, or all runs in a cell's folder; a `UserError` if the folder is neither.
 
     The cell's metrics.csv names the cell; outside of a cell's folder, the run's configuration does.
@@ -48,7 +48,7 @@ def find_runs(folder: Path) -> Runs:
     if is_complete(folder):
         run = RunDirectory(folder)
         identity, names = _listed_runs(folder.parent).get(run.config.seed, (None, {}))
-        return Runs(names if identity == run.identity else _names_by_config(run), {run.config.seed: run})
+        return CellRuns(names if identity == run.identity else _names_by_config(run), {run.config.seed: run})
     listed = _listed_runs(folder)
     if not listed:
         raise UserError(
@@ -59,7 +59,7 @@ def find_runs(folder: Path) -> Runs:
     for seed, (identity, _) in listed.items():
         if runs[seed].identity != identity:
             raise UserError(f"the configuration of '{runs[seed].path}' differs from '{folder / METRICS}'")
-    return Runs(next(iter(listed.values()))[1], runs)
+    return CellRuns(next(iter(listed.values()))[1], runs)
 
 
 def _listed_runs(folder: Path) -> dict[int, tuple[str, dict[str, str]]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from fedflat.analysis.claims.decide import AtLeast, Statement, every
-from fedflat.analysis.claims.statements import Change, Form, Level, MethodComparison, Rank, Unit
+from fedflat.analysis.claims.statements import Change, Level, MethodComparison, Rank, StatementForm, Unit
 from fedflat.analysis.measures.convergence import FinalValue
 from fedflat.analysis.tables.layout import Column
 from fedflat.bench.experiments.address import Setting
@@ -95,9 +95,9 @@ class Claim(Frozen):
         return Column(header=self.id, **self.model_dump(include=shown))
 
     @property
-    def form(self) -> Form:
+    def form(self) -> StatementForm:
         """Its statement."""
-        forms: list[Form | None] = [getattr(self, name) for name in FORMS]
+        forms: list[StatementForm | None] = [getattr(self, name) for name in FORMS]
         return next(form for form in forms if form is not None)
 
     def statement(self, settings: Sequence[Setting], stands_for: StandsFor = NONE) -> Statement | None:

@@ -37,7 +37,7 @@ from fedflat.bench.methods.marks import Neutral, Radius, Search
 from fedflat.bench.methods.recipe import Recipe
 from fedflat.bench.tuning.protocol.finals import Final, ValueSource, Winners
 from fedflat.bench.tuning.protocol.queue import work
-from fedflat.bench.tuning.protocol.reading import Grid, protocol_file
+from fedflat.bench.tuning.protocol.reading import SearchedGrid, protocol_file
 from fedflat.bench.tuning.protocol.units import Units
 
 GROUP = "compared"
@@ -123,7 +123,7 @@ class ComparedByProtocol:
         experiment, protocol = self.folder / "experiments.yaml", self.folder / "search.yaml"
         _write(experiment, self._experiment())
         _write(protocol, self._protocol())
-        found = Units(Grid.read(str(protocol)), self.folder)
+        found = Units(SearchedGrid.read(str(protocol)), self.folder)
         for seed in self.seeds:
             unit = found.of(found.grid.main, self.base, seed)
             if not unit.has_ended:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.evidence import Printed, RunEvidence
 from fedflat.analysis.claims.page import judged, page
 from fedflat.analysis.claims.schema import claims_file, papers_with_claims
 from fedflat.analysis.comparison.baselines import RUNS, folder_of
@@ -237,11 +237,11 @@ class ClaimsPage(Target):
 
     def inputs(self) -> list[Path]:
         """The file of the claims, and the tidy files that decide them."""
-        return [claims_file(self.requested.paper), *Runs(self.requested).inputs()]
+        return [claims_file(self.requested.paper), *RunEvidence(self.requested).inputs()]
 
     def render(self) -> None:
         """Decide the claims, and write the page."""
-        runs = Runs(self.requested)
+        runs = RunEvidence(self.requested)
         write_text(self.requested.report_paths.claims, page(judged(Printed(runs.requested.paper), runs), runs))
 
     def commands(self) -> list[list[str]]:

@@ -75,7 +75,7 @@ def claims(
       fedflat claims fedgf
       fedflat claims fedgf --scale smoke
     """
-    from fedflat.analysis.claims.evidence import Printed, Runs
+    from fedflat.analysis.claims.evidence import Printed, RunEvidence
     from fedflat.analysis.claims.page import judged, page, summary, text
     from fedflat.analysis.claims.schema import papers_with_claims
     from fedflat.analysis.report.requested import RequestedExperiment
@@ -92,10 +92,10 @@ def claims(
         if out is not None:
             raise UserError("--out needs a paper or a file")
         for paper in papers_with_claims():
-            runs = Runs(RequestedExperiment(paper, results, overrides))
+            runs = RunEvidence(RequestedExperiment(paper, results, overrides))
             typer.echo(summary(judged(Printed(paper), runs), runs))
         return
-    runs = Runs(RequestedExperiment(experiment, results, overrides))
+    runs = RunEvidence(RequestedExperiment(experiment, results, overrides))
     rows = judged(Printed(runs.requested.paper), runs)
     if out is None:
         typer.echo(text(rows, runs))

@@ -16,7 +16,7 @@ from fedflat.bench.methods.marks import Neutral, search_of
 from fedflat.conformance.checks import NotCheckedError, Subject, far
 from fedflat.conformance.finding import EFFECTS, Finding
 from fedflat.conformance.sources import own_classes
-from fedflat.conformance.trial import Trial
+from fedflat.conformance.trial import TrialRun
 from fedflat.conformance.watch import Watch
 
 
@@ -58,7 +58,7 @@ def _states(subject: Subject, watch: Watch) -> Iterator[Finding]:
 def _weights(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Finding]:
     """Weights by numbers of samples that all components allow, but that have no effect."""
     if subject.method.aggregation == "samples":
-        equal = Trial(replace(subject.method, aggregation="uniform")).states()
+        equal = TrialRun(replace(subject.method, aggregation="uniform")).states()
         if not far(reference[-1], equal[-1]):
             yield Finding(
                 EFFECTS, subject.place("server", "step"),
@@ -77,11 +77,11 @@ def _without_effect(subject: Subject, name: str) -> list[Any]:
     own, info = _value(subject.method, name), subject.recipe.hyperparameters[name]
     tried = []
     for values in (subject.values, _nowhere_zero(subject, name)):
-        last = Trial(subject.recipe.build(values)).states()[-1]
+        last = TrialRun(subject.recipe.build(values)).states()[-1]
         tried = [value for value in _others(info, own) if _is_allowed(subject, {**values, name: value})]
         for value in tried:
             try:
-                another = Trial(subject.recipe.build({**values, name: value})).states()[-1]
+                another = TrialRun(subject.recipe.build({**values, name: value})).states()[-1]
             except (Exception, SystemExit):  # of the user's code, which has used the value
                 return []
             if far(last, another):

@@ -18,7 +18,7 @@ from fedflat.cli.options import (
     overrides_of,
 )
 from studies.command import run
-from studies.compositions.evaluation import Evaluation, candidates
+from studies.compositions.evaluation import CompositionResults, candidates
 from studies.compositions.files import write_best, write_screening
 from studies.compositions.searches import SCREENED, load
 from studies.compositions.searches import add as add_search
@@ -145,7 +145,7 @@ def report(
       python -m studies.compositions report bench1d
     """
 
-    evaluation = Evaluation.of(grid, stored, baselines)
+    evaluation = CompositionResults.of(grid, stored, baselines)
     page = write(evaluation, out or ResultPaths(results).report(grid).folder / "compositions", width)
     for sentence in answer(evaluation):
         typer.echo(sentence)

@@ -19,13 +19,13 @@ from studies.compositions.triples import AXES, NEUTRAL, Triple
 
 
 @dataclass(frozen=True)
-class Sources:
+class GridEntries:
     """The methods of a grid that are triples, without variants and SWA: their labels and entries, by triple."""
 
     methods: Mapping[Triple, tuple[str, MethodEntry]]
 
     @classmethod
-    def of(cls, experiment: Experiment) -> "Sources":
+    def of(cls, experiment: Experiment) -> "GridEntries":
         """Those of an experiment; the first label of several methods with one triple."""
         found: dict[Triple, tuple[str, MethodEntry]] = {}
         for label, entry in experiment.methods.items():

@@ -20,7 +20,7 @@ from studies.compositions.searches import (
     SCREENED,
     TUNED_BEST,
     TUNED_PUBLISHED,
-    Search,
+    StoredSearch,
     baseline_folders,
     comparable,
     is_stored,
@@ -36,20 +36,20 @@ MOST = 8
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class CompositionResults:
     """The searches of a grid, and the comparison of each tuned composition with the tuned baselines, by its label.
 
     `composed`, `published` and `comparisons` are missing or empty as long as they are not stored.
     """
 
     grid: str
-    screening: Search
-    composed: Search | None
-    published: Search | None
+    screening: StoredSearch
+    composed: StoredSearch | None
+    published: StoredSearch | None
     comparisons: dict[str, Comparison]
 
     @classmethod
-    def of(cls, grid: str, folder: Path | None = None, stored: Path | None = None) -> "Evaluation":
+    def of(cls, grid: str, folder: Path | None = None, stored: Path | None = None) -> "CompositionResults":
         """What is stored of a grid. A `UserError` if the screening is missing, or if parts do not belong together.
 
         `folder`: of the searches; `stored`: of the baselines of all grids. None: those of the results.
@@ -143,12 +143,12 @@ class Evaluation:
         return pd.DataFrame(rows)
 
 
-def ranked(screening: Search) -> pd.DataFrame:
+def ranked(screening: StoredSearch) -> pd.DataFrame:
     """The rows of a screening, the best first; failed ones last."""
     return screening.rows.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
-def candidates(screening: Search, count: int) -> list[Triple]:
+def candidates(screening: StoredSearch, count: int) -> list[Triple]:
     """The best unpublished triples of a screening."""
     rows = ranked(screening)
     new = rows[(rows["published"] == "") & rows["score"].notna()].head(count)
@@ -162,7 +162,7 @@ def _comparison(grid: str, own: pd.DataFrame, rivals: pd.DataFrame) -> Compariso
     return Comparison(str(own["method"].iloc[0]), f"{grid}{COMPOSED}", grid, TUNED, METRIC, rows, none, notes)
 
 
-def _check_values(runs: pd.DataFrame, search: Search) -> None:
+def _check_values(runs: pd.DataFrame, search: StoredSearch) -> None:
     """A `UserError` if a tuned method has no stored runs, or runs with other values than its search has found."""
     cells = runs.drop_duplicates(IDS).set_index(IDS)
     for row in search.rows.to_dict("records"):

@@ -14,7 +14,7 @@ from fedflat.analysis.figures.base import figure_style, new_figure
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.bench.experiments.address import IDS, Setting
-from studies.compositions.evaluation import Evaluation
+from studies.compositions.evaluation import CompositionResults
 from studies.compositions.triples import NEUTRAL
 
 _WIDE = 4.5
@@ -25,7 +25,7 @@ _PUBLISHED = "#D55E00"
 _EDGE: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.4}
 
 
-def draw(evaluation: Evaluation, width: float) -> ReportFigure:
+def draw(evaluation: CompositionResults, width: float) -> ReportFigure:
     """Panels by perturbation: corrections × servers; published triples are framed, the best unpublished ones dotted."""
     frame = evaluation.screening.rows
     names = {slot: _ordered(frame[slot], neutral) for slot, neutral in NEUTRAL._asdict().items()}
@@ -85,7 +85,7 @@ def _ordered(names: pd.Series, neutral: str) -> list[str]:
     return sorted(set(names), key=lambda name: (name != neutral, name))
 
 
-def _caption(evaluation: Evaluation) -> Caption:
+def _caption(evaluation: CompositionResults) -> Caption:
     rows, budget = evaluation.screening.rows, evaluation.screening.budget
     setting = setting_title(Setting(*map(str, rows[IDS[:3]].iloc[0])))
     return Caption.of(

@@ -12,7 +12,7 @@ from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.files import experiment_names
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.input.errors import UserError, unknown
-from studies.compositions.entries import Sources
+from studies.compositions.entries import GridEntries
 from studies.compositions.triples import Triple, compositions
 
 SCREENING, COMPOSED = "_screening", "_composed"
@@ -38,7 +38,7 @@ def write_screening(grid: str, setting: str, rounds: int | None, trials: int | N
         raise unknown(f"setting of experiment {experiment.name}", setting, settings)
     partition, participation = settings[setting]
     all_rounds = experiment.training.rounds
-    sources = Sources.of(experiment)
+    sources = GridEntries.of(experiment)
     content = {
         "name": f"{experiment.name}{SCREENING}",
         "description": f"All legal triples of perturbation, correction and server on {experiment.name}.",
@@ -64,10 +64,10 @@ def write_best(grid: str, triples: Iterable[Triple], out: Path) -> None:
         "name": f"{experiment.name}{COMPOSED}",
         "description": f"The best triples of the screening in all settings of {experiment.name}.",
     }
-    _write(content, grid, Sources.of(experiment), triples, out)
+    _write(content, grid, GridEntries.of(experiment), triples, out)
 
 
-def _write(content: dict[str, Any], grid: str, sources: Sources, triples: Iterable[Triple], out: Path) -> None:
+def _write(content: dict[str, Any], grid: str, sources: GridEntries, triples: Iterable[Triple], out: Path) -> None:
     """Write a file that extends the grid's, with one line for each triple."""
     extended = grid if grid in experiment_names() else os.path.relpath(Path(grid).absolute(), out.parent.absolute())
     head = _as_yaml({"name": content.pop("name"), "extends": extended, **content}, flow=False)

@@ -54,7 +54,7 @@ _COLUMNS = [
 
 
 @dataclass(frozen=True)
-class Search:
+class StoredSearch:
     """A stored search. `rows`: one per cell: title and triple of the method, the score of its best trial in percent
     (NaN if all have failed, for the stated `reason`), its `values` as JSON, and the seconds of all trials. `published`
     names a method of a paper with the same triple, as known today; empty: there is none."""
@@ -164,7 +164,7 @@ def is_stored(grid: str, name: str, folder: Path | None = None) -> bool:
     return file_of(grid, name, folder).is_file()
 
 
-def load(grid: str, name: str, folder: Path | None = None) -> Search:
+def load(grid: str, name: str, folder: Path | None = None) -> StoredSearch:
     """A stored search; a `UserError` if there is none, or if its file has been changed."""
     file = file_of(grid, name, folder)
     [end] = (end for end, stored in NAMES.items() if stored == name)
@@ -177,7 +177,7 @@ def load(grid: str, name: str, folder: Path | None = None) -> Search:
     )
     rows = rows.fillna(dict.fromkeys(_TEXTS, ""))
     _check(rows, file, remedy)
-    return Search(grid, name, rows.assign(published=_published_today(rows)))
+    return StoredSearch(grid, name, rows.assign(published=_published_today(rows)))
 
 
 def _published_today(rows: pd.DataFrame) -> list[str]:
@@ -201,7 +201,7 @@ def _check(rows: pd.DataFrame, file: Path, remedy: str) -> None:
             raise UserError(f"'{file}': {problem}; {remedy}")
 
 
-def comparable(one: Search, other: Search) -> None:
+def comparable(one: StoredSearch, other: StoredSearch) -> None:
     """A `UserError` if two searches had different budgets or settings."""
     if found := search_budgets.differing(one.budget, other.budget, BUDGET):
         raise UserError(
@@ -212,7 +212,7 @@ def comparable(one: Search, other: Search) -> None:
         raise UserError(f"the searches {one.name} and {other.name} of {one.grid} have different settings")
 
 
-def triples_of(search: Search) -> dict[str, Triple]:
+def triples_of(search: StoredSearch) -> dict[str, Triple]:
     """The triple of each method, by its label; without methods that are no triple."""
     named = search.rows.drop_duplicates("method")[["method", *AXES]].itertuples(index=False, name=None)
     return {label: Triple(*parts) for label, *parts in named if all(parts)}

@@ -14,7 +14,7 @@ from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.analysis.measures.paired import interval
 from fedflat.bench.experiments.address import IDS
-from studies.compositions.evaluation import Evaluation, ranked
+from studies.compositions.evaluation import CompositionResults, ranked
 from studies.compositions.triples import AXES
 
 REPORT = "compositions"
@@ -25,7 +25,7 @@ _SEARCH = (
 )
 
 
-def tables(evaluation: Evaluation) -> Iterator[ReportTable]:
+def tables(evaluation: CompositionResults) -> Iterator[ReportTable]:
     """All tables for which something is stored."""
     yield _composition_table(evaluation)
     if evaluation.comparisons and evaluation.best_published is not None:
@@ -33,7 +33,7 @@ def tables(evaluation: Evaluation) -> Iterator[ReportTable]:
     yield _effect_table(evaluation)
 
 
-def composition_frame(evaluation: Evaluation) -> pd.DataFrame:
+def composition_frame(evaluation: CompositionResults) -> pd.DataFrame:
     """One row per tuned composition, the best by validation first, then one for the best published method.
 
     As long as no composition is tuned, the best ones of the screening.
@@ -45,7 +45,7 @@ def composition_frame(evaluation: Evaluation) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _row(evaluation: Evaluation, label: str, screened: pd.DataFrame) -> dict[str, Any]:
+def _row(evaluation: CompositionResults, label: str, screened: pd.DataFrame) -> dict[str, Any]:
     search = evaluation.screening if evaluation.composed is None else evaluation.composed
     first = search.rows[search.rows["method"] == label].iloc[0]
     row: dict[str, Any] = {
@@ -70,7 +70,7 @@ def _row(evaluation: Evaluation, label: str, screened: pd.DataFrame) -> dict[str
     return row | {name: value for name in names for value in against[name]}
 
 
-def _published_row(evaluation: Evaluation, label: str, screened: pd.DataFrame) -> dict[str, Any]:
+def _published_row(evaluation: CompositionResults, label: str, screened: pd.DataFrame) -> dict[str, Any]:
     assert evaluation.published is not None
     first = evaluation.published.rows[evaluation.published.rows["method"] == label].iloc[0]
     row: dict[str, Any] = {
@@ -99,7 +99,7 @@ def _accuracy(scores: Scores, method: str) -> dict[str, float]:
     return {**means, "missing": int(missing.sum()), "runs": missing.size}
 
 
-def _composition_table(evaluation: Evaluation) -> ReportTable:
+def _composition_table(evaluation: CompositionResults) -> ReportTable:
     frame = composition_frame(evaluation)
     complete = frame.reindex(
         columns=[*frame, *(c for c in ("test_accuracy", "test_low", "test_high", "difference", "interval_low",
@@ -147,7 +147,7 @@ def _test_accuracy(row: dict[Any, Any]) -> str:
     return text if pd.isna(row["missing"]) else with_lost(text, int(row["missing"]), int(row["runs"]))
 
 
-def _setting_table(evaluation: Evaluation, published: str) -> ReportTable:
+def _setting_table(evaluation: CompositionResults, published: str) -> ReportTable:
     """Each composition against the best published method in each setting."""
     records, rows = [], []
     settings = next(iter(evaluation.comparisons.values())).scores.settings
@@ -172,7 +172,7 @@ def _setting_table(evaluation: Evaluation, published: str) -> ReportTable:
     return ReportTable("settings", caption, header, tuple(rows), pd.DataFrame(records), None, REPORT)
 
 
-def _effect_table(evaluation: Evaluation) -> ReportTable:
+def _effect_table(evaluation: CompositionResults) -> ReportTable:
     """The components in the screening."""
     frame = evaluation.effects
     rows = tuple(

@@ -5,7 +5,7 @@ import math
 from fedflat.analysis.comparison.report.words import counts, too_few_seeds
 from fedflat.analysis.comparison.report_table import number
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
-from studies.compositions.evaluation import Evaluation, ranked
+from studies.compositions.evaluation import CompositionResults, ranked
 from studies.compositions.triples import all_triples, compositions, published
 
 _VERDICTS = {
@@ -16,12 +16,12 @@ _VERDICTS = {
 }
 
 
-def answer(evaluation: Evaluation) -> list[str]:
+def answer(evaluation: CompositionResults) -> list[str]:
     """The sentences of the answer, as far as it is known."""
     return [*_of_screening(evaluation), *_of_runs(evaluation), *_agreement(evaluation), *_remaining(evaluation)]
 
 
-def _of_screening(evaluation: Evaluation) -> list[str]:
+def _of_screening(evaluation: CompositionResults) -> list[str]:
     rows, budget = ranked(evaluation.screening), evaluation.screening.budget
     new, old = rows[rows["published"] == ""], rows[rows["published"] != ""]
     legal, known = compositions(), published()
@@ -40,7 +40,7 @@ def _of_screening(evaluation: Evaluation) -> list[str]:
     return sentences
 
 
-def _of_runs(evaluation: Evaluation) -> list[str]:
+def _of_runs(evaluation: CompositionResults) -> list[str]:
     best, rival = evaluation.best, evaluation.best_published
     if best is None or rival is None or evaluation.composed is None or evaluation.published is None:
         return []
@@ -73,7 +73,7 @@ def _of_runs(evaluation: Evaluation) -> list[str]:
     return sentences
 
 
-def _agreement(evaluation: Evaluation) -> list[str]:
+def _agreement(evaluation: CompositionResults) -> list[str]:
     tau, methods = evaluation.agreement
     if math.isnan(tau):
         return []
@@ -87,7 +87,7 @@ def _amount(count: int, name: str) -> str:
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
-def _remaining(evaluation: Evaluation) -> list[str]:
+def _remaining(evaluation: CompositionResults) -> list[str]:
     """What is not stored yet."""
     texts = {
         f"Not screened: {len(evaluation.missing)} triples, such as "

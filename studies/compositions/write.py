@@ -5,12 +5,12 @@ from pathlib import Path
 from fedflat.analysis.comparison.report_pages import write_pages
 from fedflat.analysis.figures.base import TEXT_WIDTH
 from studies.compositions import figure
-from studies.compositions.evaluation import Evaluation
+from studies.compositions.evaluation import CompositionResults
 from studies.compositions.tables import REPORT, tables
 from studies.compositions.words import answer
 
 
-def write(evaluation: Evaluation, folder: Path, width: float = TEXT_WIDTH) -> Path:
+def write(evaluation: CompositionResults, folder: Path, width: float = TEXT_WIDTH) -> Path:
     """Write all files; the pages are written last. `width` of the figure in inches. Return compositions.md."""
     head = [f"# Compositions on {evaluation.grid}"]
     for sentence in answer(evaluation):

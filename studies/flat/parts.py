@@ -17,7 +17,7 @@ from studies.flat.ranking import methods
 from studies.flat.regime import Regime
 from studies.flat.regime_page import regime_table, regime_words
 from studies.flat.speed import speed
-from studies.part import Part
+from studies.part import PagePart
 
 OTHER = "bench1d"
 """The grid of models that are not fitted, with which the regime is compared."""
@@ -28,22 +28,22 @@ def _stored(grid: str) -> Stored:
     return Stored(grid)
 
 
-def primary(grid: str) -> Part:
+def primary(grid: str) -> PagePart:
     """What a perturbation adds to its base."""
     stored = _stored(grid)
     table = pairs(stored.units, stored.protocol, stored.equal_compute) if len(stored.units) else stored.units
     sentences = [*words.pair_words(table, stored.protocol), *words.left_out_words(stored.protocol)]
     if table.empty:
-        return Part(sentences)
+        return PagePart(sentences)
     drawn = list(figures.of_pairs(table, stored.protocol, TEXT_WIDTH))
-    return Part(sentences, drawn, list(tables.of_pairs(table, stored.protocol)))
+    return PagePart(sentences, drawn, list(tables.of_pairs(table, stored.protocol)))
 
 
-def fitted_ranking(grid: str) -> Part:
+def fitted_ranking(grid: str) -> PagePart:
     """Fitted methods by their test accuracy, and the others below."""
     stored = _stored(grid)
     if stored.units.empty:
-        return Part([words.NOTHING])
+        return PagePart([words.NOTHING])
     least = stored.protocol.fitted.least
     found = list(tables.of_methods(methods(stored.units, least), least))
     sentences = []
@@ -52,41 +52,41 @@ def fitted_ranking(grid: str) -> Part:
     for name, units in stored.contrasts.items():
         found += [*tables.of_contrast(name, units)]
         sentences.append(f"The contrast {name} has no gate: its labels are not all true.")
-    return Part(sentences, (), found)
+    return PagePart(sentences, (), found)
 
 
-def speed_ranking(grid: str) -> Part:
+def speed_ranking(grid: str) -> PagePart:
     """Rounds and traffic until the training data are fitted."""
     stored = _stored(grid)
     if stored.units.empty:
-        return Part([words.NOTHING])
-    return Part([], (), list(tables.of_speed(speed(stored.units))))
+        return PagePart([words.NOTHING])
+    return PagePart([], (), list(tables.of_speed(speed(stored.units))))
 
 
-def search(grid: str) -> Part:
+def search(grid: str) -> PagePart:
     """What was searched, and where the winners lie."""
     stored = _stored(grid)
     if stored.trials is None:
-        return Part([*words.search_words(None, stored.won, stored.protocol)])
+        return PagePart([*words.search_words(None, stored.won, stored.protocol)])
     ends, points = ends_reached(stored.won, stored.protocol), points_chosen(stored.won, stored.protocol)
     spent = tables.of_effort(effort(stored.trials, stored.protocol), stored.protocol)
     found = [spent, tables.of_ends(ends, points), tables.of_winners(stored.won)]
-    return Part([*words.search_words(stored.trials, ends, stored.protocol)], (), found)
+    return PagePart([*words.search_words(stored.trials, ends, stored.protocol)], (), found)
 
 
-def against_itself(grid: str) -> Part:
+def against_itself(grid: str) -> PagePart:
     """Each method with the values of another search."""
     stored = _stored(grid)
     both = len(stored.runs) and len(stored.crossed)
     found = itself(differences(stored.runs, stored.crossed) if both else stored.crossed.head(0), stored.protocol)
-    return Part([*words.itself_words(found)], (), list(tables.of_itself(found)) if len(found.table) else [])
+    return PagePart([*words.itself_words(found)], (), list(tables.of_itself(found)) if len(found.table) else [])
 
 
-def regime_of_search(grid: str) -> Part:
+def regime_of_search(grid: str) -> PagePart:
     """Whether runs fit their training data, and whether results follow the training accuracy."""
     stored = _stored(grid)
     if stored.units.empty:
-        return Part([words.NOTHING])
+        return PagePart([words.NOTHING])
     found = Regime.of(stored.units)
     sentences = [*regime_words(found)]
     if OTHER in stored_grids():
@@ -96,10 +96,10 @@ def regime_of_search(grid: str) -> Part:
             f"For comparison: in {OTHER}, where {other['fitted'].sum()} of {other['methods'].sum()} cells are fitted, "
             f"R² is {low} to {high}."
         )
-    return Part(sentences, (), [regime_table(found)])
+    return PagePart(sentences, (), [regime_table(found)])
 
 
-PARTS: Mapping[str, Callable[[str], Part]] = {
+PARTS: Mapping[str, Callable[[str], PagePart]] = {
     made.__name__: made for made in (primary, fitted_ranking, speed_ranking, search, against_itself, regime_of_search)
 }
 """The parts by their names in the page."""

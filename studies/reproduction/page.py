@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from fedflat.analysis.claims.decide import Finding
-from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.decide import Decision
+from fedflat.analysis.claims.evidence import Printed, RunEvidence
 from fedflat.analysis.claims.page import LEGEND, judged, stated
 from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.report_table import ReportTable
@@ -26,7 +26,7 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.analysis.tables.formats import FORMATS
 from fedflat.bench.training.run_directory import LOG, RunDirectory
-from studies.part import Part, rewrite
+from studies.part import PagePart, rewrite
 from studies.places import DOCS
 from studies.reproduction.kept_results import kept, runs_of
 from studies.reproduction.printed_runs import (
@@ -57,7 +57,7 @@ WINDOW, EVERY, WIDTH = 10, 100, 6.0
 _RESUMED = re.compile(r"resumed after round (\d+)")
 
 
-def runs(requested: RequestedExperiment) -> Part:
+def runs(requested: RequestedExperiment) -> PagePart:
     """Where the runs were computed, and how long they took."""
     found = [(one, cell, run) for one in map(kept, IMAGES) for cell, run in runs_of(one)]
     rows = [(label(one, cell, run), IMAGES[one.target], *_effort(run)) for one, cell, run in found]
@@ -70,7 +70,7 @@ def runs(requested: RequestedExperiment) -> Part:
         "number of threads and back end of the engine; others can round differently."
     )
     table = ReportTable("runs", Caption("Hours and machines", about), header, tuple(rows), frame)
-    return Part([f"{len(found)} run{'s' * (len(found) > 1)}, {hours:.1f} hours."], tables=[table])
+    return PagePart([f"{len(found)} run{'s' * (len(found) > 1)}, {hours:.1f} hours."], tables=[table])
 
 
 def _effort(run: RunDirectory) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _machine(about: Mapping[str, Any]) -> str:
     return f"{processors}; {', then '.join(map(str, threads))} thread{'s' * ([*threads] != [1])}; {devices}"
 
 
-def accuracy(requested: RequestedExperiment) -> Part:
+def accuracy(requested: RequestedExperiment) -> PagePart:
     """The final accuracies, how much they depend on the rule by which a run is reported, and on the last rounds."""
     found = printed_runs(requested)
     about = (
@@ -107,10 +107,10 @@ def accuracy(requested: RequestedExperiment) -> Part:
     )
     rules = by_rule("protocol", Caption("Rules of reporting", f"{about} {ERROR}"), found)
     tables = [_table(requested, name) for name in (ACCURACY, DEVIATION)]
-    return Part([one.gap for one in found], tables=[rules, differences(found), by_classes(found)], blocks=tables)
+    return PagePart([one.gap for one in found], tables=[rules, differences(found), by_classes(found)], blocks=tables)
 
 
-def images(requested: RequestedExperiment) -> Part:
+def images(requested: RequestedExperiment) -> PagePart:
     """The methods that were trained on several versions of the images."""
     versions = {name: printed_runs(kept(name)) for name in IMAGES}
     methods = Counter(method for runs in versions.values() for method in {one.method for one in runs})
@@ -124,7 +124,7 @@ def images(requested: RequestedExperiment) -> Part:
         "Test accuracy (%) of the same method on versions of the images, in brackets the difference from the printed "
         "number. No paper prints numbers for JPEG images, so they are compared with those for CIFAR-10."
     )
-    return Part(
+    return PagePart(
         (),
         [_curves(found)],
         [by_rule("images", Caption("Accuracy by version of the images", f"{about} {ERROR}"), found)],
@@ -154,47 +154,47 @@ def _curves(found: Sequence[PrintedRun]) -> ReportFigure:
     return ReportFigure("images", Caption("Convergence by version of the images", about), pd.concat(shown), figure)
 
 
-def convergence(requested: RequestedExperiment) -> Part:
+def convergence(requested: RequestedExperiment) -> PagePart:
     """Accuracy over rounds."""
-    return Part((), [_figure(requested, "convergence", "4a")])
+    return PagePart((), [_figure(requested, "convergence", "4a")])
 
 
-def communication(requested: RequestedExperiment) -> Part:
+def communication(requested: RequestedExperiment) -> PagePart:
     """Models sent and received until FedAvg's accuracy."""
-    return Part((), blocks=[_table(requested, "4")])
+    return PagePart((), blocks=[_table(requested, "4")])
 
 
-def coefficient(requested: RequestedExperiment) -> Part:
+def coefficient(requested: RequestedExperiment) -> PagePart:
     """FedGF's coefficient over rounds."""
-    return Part((), [_figure(requested, "coefficient", "10")])
+    return PagePart((), [_figure(requested, "coefficient", "10")])
 
 
-def flatness(requested: RequestedExperiment) -> Part:
+def flatness(requested: RequestedExperiment) -> PagePart:
     """Measures of the final models, and the loss around them."""
-    return Part((), [_figure(requested, "flatness", "9")], blocks=[_table(requested, "8")])
+    return PagePart((), [_figure(requested, "flatness", "9")], blocks=[_table(requested, "8")])
 
 
-def claims(requested: RequestedExperiment) -> Part:
+def claims(requested: RequestedExperiment) -> PagePart:
     """The paper's claims for which the runs have a number."""
-    evidence = Runs(requested)
+    evidence = RunEvidence(requested)
     rows = [row for row in judged(Printed(requested.paper), evidence) if _has_number(row.measured)]
     header = ("claim", "in words", "stated", "print", "measured", "95 % interval", "decision")
     texts = [(row.claim.id, row.claim.about, stated(row.claim), *row.cells[3:]) for row in rows]
     title = f"Claims of {requested.paper}, compared with these runs ({evidence.kind})"
     frame = pd.DataFrame(texts, columns=list(header))
-    return Part((), tables=[ReportTable("claims", Caption(title, LEGEND), header, tuple(texts), frame)])
+    return PagePart((), tables=[ReportTable("claims", Caption(title, LEGEND), header, tuple(texts), frame)])
 
 
-def _has_number(finding: Finding | None) -> bool:
+def _has_number(finding: Decision | None) -> bool:
     return finding is not None and finding.value is not None
 
 
-PARTS: Mapping[str, Callable[[RequestedExperiment], Part]] = {
+PARTS: Mapping[str, Callable[[RequestedExperiment], PagePart]] = {
     made.__name__: made for made in (runs, accuracy, convergence, communication, coefficient, flatness, claims, images)
 }
 
 
-def parts() -> dict[str, Part]:
+def parts() -> dict[str, PagePart]:
     """The generated parts of the page, by name."""
     requested = kept(EXPERIMENT)
     return {name: part(requested) for name, part in PARTS.items()}

@@ -45,7 +45,7 @@ RESAMPLES = 2_000
 
 
 @dataclass(frozen=True)
-class Spread:
+class PairSpread:
     """What is simulated: the deviation of paired differences of runs in one setting (in points), and the correlation of
     the differences in two settings with the same seed."""
 
@@ -53,7 +53,7 @@ class Spread:
     correlation: float
 
 
-def measured(scores: Scores) -> Spread:
+def measured(scores: Scores) -> PairSpread:
     """The spread of stored baselines: medians over the pairs of methods of their deviation and correlation.
 
     The correlation c follows from the variance of sums over S settings, which is (1 + (S − 1) c) times that of
@@ -67,10 +67,10 @@ def measured(scores: Scores) -> Spread:
         sums, parts = sums + float((d.sum(axis=0) ** 2).sum()), parts + float((d**2).sum())
         deviations.append(math.sqrt((d**2).sum() / ((n - 1) * count)))
     correlation = (sums / parts - 1) / (count - 1) if count > 1 else 0.0
-    return Spread(float(np.median(deviations)), max(0.0, correlation))
+    return PairSpread(float(np.median(deviations)), max(0.0, correlation))
 
 
-def simulated(spread: Spread, methods: int, settings: int, seeds: int, rng: np.random.Generator) -> Scores:
+def simulated(spread: PairSpread, methods: int, settings: int, seeds: int, rng: np.random.Generator) -> Scores:
     """Scores of identical methods; what the runs of a pair share is left out, because it changes no difference."""
     shared = math.sqrt(spread.correlation) * rng.normal(size=(methods, 1, seeds))
     own = math.sqrt(1 - spread.correlation) * rng.normal(size=(methods, settings, seeds))
@@ -163,7 +163,7 @@ def rates(rules: dict[str, Wrong], draw: Callable[[], Scores], draws: int) -> di
     return {name: (float(np.mean(one)), float(np.mean(np.any(one, axis=1)))) for name, one in found.items()}
 
 
-def false_verdicts(spread: Spread, stored: Scores, draws: int) -> Iterator[Sequence[str]]:
+def false_verdicts(spread: PairSpread, stored: Scores, draws: int) -> Iterator[Sequence[str]]:
     """Rows by source of the runs and rule: shares of wrong verdicts on identical methods, with ten seeds."""
     settings = len(stored.settings)
     for source in ("simulated", "stored runs"):
@@ -182,7 +182,7 @@ ONE, ALL = slice(0, 1), slice(None)
 """Which rivals are worse: the first, or all."""
 
 
-def power(spread: Spread, settings: int, gap: float, draws: int) -> Iterator[Sequence[str]]:
+def power(spread: PairSpread, settings: int, gap: float, draws: int) -> Iterator[Sequence[str]]:
     """Rows by settings and seeds: how often a gap is found, and the detectable difference and how often it is."""
     for count in dict.fromkeys((1, settings)):
         for seeds in SEEDS:
@@ -252,7 +252,7 @@ def _studentised(sample: Floats, rng: np.random.Generator) -> tuple[Floats, Floa
     return lows, highs
 
 
-def false_pairs(spread: Spread, settings: int, draws: int) -> Iterator[Sequence[str]]:
+def false_pairs(spread: PairSpread, settings: int, draws: int) -> Iterator[Sequence[str]]:
     """Rows by rule: how often the mean ranks of any two of identical methods are found to differ, with ten seeds."""
     rng = np.random.default_rng(SEED)
     ours, nemenyi = 0, 0

@@ -19,7 +19,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.tuning.cell_search import CellSearch
 from fedflat.bench.tuning.tune import tune_cell
 from studies.compositions.__main__ import app
-from studies.compositions.evaluation import Evaluation, candidates, ranked
+from studies.compositions.evaluation import CompositionResults, candidates, ranked
 from studies.compositions.searches import add, load
 from studies.compositions.tables import composition_frame, tables
 from studies.compositions.triples import NEUTRAL, compositions, published
@@ -61,7 +61,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluation(stored: Path) -> Evaluation:
+def evaluation(stored: Path) -> CompositionResults:
     return evaluated(stored)
 
 
@@ -70,11 +70,11 @@ def copied(stored: Path, tmp_path: Path) -> Path:
     return shutil.copytree(stored, tmp_path / "stored")
 
 
-def evaluated(folder: Path) -> Evaluation:
-    return Evaluation.of("grid", folder / "searches", folder / "baselines")
+def evaluated(folder: Path) -> CompositionResults:
+    return CompositionResults.of("grid", folder / "searches", folder / "baselines")
 
 
-def test_candidates_are_the_best_unpublished_triples(evaluation: Evaluation) -> None:
+def test_candidates_are_the_best_unpublished_triples(evaluation: CompositionResults) -> None:
     chosen = candidates(evaluation.screening, 5)
     rows = ranked(evaluation.screening)
     new = rows[rows["published"] == ""]
@@ -100,7 +100,7 @@ def test_both_sides_are_chosen_by_validation_and_not_by_test_accuracy(copied: Pa
     assert "Test accuracy minus that of FEDSAM" in text
 
 
-def test_the_numbers_are_those_of_the_runs(evaluation: Evaluation) -> None:
+def test_the_numbers_are_those_of_the_runs(evaluation: CompositionResults) -> None:
     frame = composition_frame(evaluation).set_index("method")
     assert list(frame.index) == ["sam+feddyn+momentum", "none+feddc+look_ahead", "fedsam"]
     rows = evaluation.comparisons["sam+feddyn+momentum"].rows
@@ -139,7 +139,7 @@ def test_diverged_runs_are_not_in_test_accuracies(copied: Path) -> None:
     assert f"{rows['test_accuracy'].mean():.2f} (4 of 40 diverged)" in shown
 
 
-def test_effects_compare_triples_that_differ_in_one_component(evaluation: Evaluation) -> None:
+def test_effects_compare_triples_that_differ_in_one_component(evaluation: CompositionResults) -> None:
     effects = evaluation.effects.set_index(["slot", "component"])
     scores = dict(zip(compositions(), evaluation.screening.rows["score"], strict=True))
     momentum = [triple for triple in compositions() if triple.server == "momentum"]
@@ -150,7 +150,7 @@ def test_effects_compare_triples_that_differ_in_one_component(evaluation: Evalua
     assert effects.loc[[*NEUTRAL._asdict().items()], "difference"].isna().all()
 
 
-def test_the_report_has_all_tables_and_the_figure(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_the_report_has_all_tables_and_the_figure(evaluation: CompositionResults, tmp_path: Path) -> None:
     page = write(evaluation, tmp_path, 3.4).read_text(encoding="utf-8")
     latex = (tmp_path / "compositions.tex").read_text(encoding="utf-8")
     names = [table.name for table in tables(evaluation)]

@@ -11,7 +11,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.catalog import CATALOG
 from fedflat.bench.methods.compose import SLOTS
 from fedflat.bench.methods.recipe import Components
-from studies.compositions.entries import Sources
+from studies.compositions.entries import GridEntries
 from studies.compositions.files import write_best, write_screening
 from studies.compositions.triples import (
     AXES,
@@ -96,8 +96,8 @@ def test_a_component_of_a_user_is_no_triple() -> None:
 
 
 @pytest.fixture(scope="module")
-def sources() -> Sources:
-    return Sources.of(load_experiment("bench1d", {}))
+def sources() -> GridEntries:
+    return GridEntries.of(load_experiment("bench1d", {}))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def sources() -> Sources:
     ],
 )
 def test_values_are_those_of_the_methods_with_the_fewest_components(
-    sources: Sources, triple: Triple, hyperparameters: dict[str, float], training: dict[str, float] | None
+    sources: GridEntries, triple: Triple, hyperparameters: dict[str, float], training: dict[str, float] | None
 ) -> None:
     entry = sources.entry(triple)
     assert entry is not None
@@ -120,7 +120,7 @@ def test_values_are_those_of_the_methods_with_the_fewest_components(
 
 
 def test_a_grid_without_a_component_gives_its_examples() -> None:
-    entry = Sources.of(load_experiment("quick", {})).entry(Triple("none", "adabest", "momentum"))
+    entry = GridEntries.of(load_experiment("quick", {})).entry(Triple("none", "adabest", "momentum"))
     assert entry is not None
     assert entry["hyperparameters"] == {"mu": 0.02, "beta": 0.9}
 

@@ -15,7 +15,7 @@ from studies.wrong_verdicts.of_comparisons import (
     METHOD,
     PART,
     RULES,
-    Spread,
+    PairSpread,
     coverage,
     drawn,
     false_pairs,
@@ -47,7 +47,7 @@ def test_the_spread_is_that_of_the_runs(stored: Scores) -> None:
     assert found.correlation < 0.15
     copied = replace(stored, values=np.repeat(stored.values[:, :1], 4, axis=1))
     assert measured(copied).correlation == pytest.approx(1)
-    rng, spread = np.random.default_rng(1), Spread(2.0, 0.5)
+    rng, spread = np.random.default_rng(1), PairSpread(2.0, 0.5)
     again = measured(simulated(spread, 20, 4, 40, rng))
     assert (again.deviation, again.correlation) == pytest.approx((2.0, 0.5), rel=0.15)
 
@@ -55,7 +55,7 @@ def test_the_spread_is_that_of_the_runs(stored: Scores) -> None:
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
 def test_wrong_verdicts_on_identical_methods_are_rare(correlation: float) -> None:
     rng = np.random.default_rng(4)
-    found = rates(RULES, lambda: simulated(Spread(1.0, correlation), 9, 4, 8, rng), DRAWS)
+    found = rates(RULES, lambda: simulated(PairSpread(1.0, correlation), 9, 4, 8, rng), DRAWS)
     assert found[OURS][1] <= at_most(0.05, DRAWS)
     assert found["one rival at a time, not corrected"][0] <= at_most(0.05, DRAWS)
     assert found["one rival at a time, not corrected"][1] > found[OURS][1]
@@ -82,7 +82,7 @@ def test_large_gaps_are_found(stored: Scores) -> None:
 
 
 def test_power_grows_with_the_seeds() -> None:
-    rows = {int(row[1]): row for row in power(Spread(1.0, 0.2), 1, 1.0, 12)}
+    rows = {int(row[1]): row for row in power(PairSpread(1.0, 0.2), 1, 1.0, 12)}
     assert rows[3][2] == rows[5][2] == "no verdict"
     assert int(rows[6][4]) <= int(rows[10][4]) <= int(rows[20][4])
     assert int(rows[20][4]) > 60
@@ -99,7 +99,7 @@ def test_other_intervals_are_too_short(stored: Scores) -> None:
 
 
 def test_the_diagram_is_wrong_as_seldom_as_it_says() -> None:
-    [ours, nemenyi] = [float(row[1]) / 100 for row in false_pairs(Spread(1.0, 0.3), 4, DRAWS)]
+    [ours, nemenyi] = [float(row[1]) / 100 for row in false_pairs(PairSpread(1.0, 0.3), 4, DRAWS)]
     assert ours <= at_most(0.05, DRAWS)
     assert nemenyi > at_most(0.05, DRAWS)
 

@@ -25,7 +25,7 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.reading import SearchedGrid
 from fedflat.bench.tuning.protocol.schema import Protocol
 
 CROSSED = "x"
@@ -43,9 +43,9 @@ class Stored:
     folder: Path | None = None
 
     @cached_property
-    def searched(self) -> Grid:
+    def searched(self) -> SearchedGrid:
         """The protocol with its experiments."""
-        return Grid.read(self.grid)
+        return SearchedGrid.read(self.grid)
 
     @property
     def protocol(self) -> Protocol:
@@ -124,7 +124,7 @@ def store(
     What is stored already is replaced. `folder`: that of all stored grids; None: results/baselines. `analyses`: whether
     the analyses of runs with winning values are stored, as far as they are computed.
     """
-    searched = Grid.read(grid)
+    searched = SearchedGrid.read(grid)
     name_of_grid = searched.protocol.name
     by_grid = defaultdict[str, list[RequestedExperiment]](list)
     for file in sorted(ResultPaths(results).search(name_of_grid).glob("*.yaml")):

@@ -21,7 +21,7 @@ from fedflat.bench.input.errors import UserError, first_few
 from fedflat.bench.input.frozen import NAME
 from fedflat.bench.training.directories.open_runs import no_empty_folders
 from fedflat.bench.tuning.cell_search import CellSearch, seed_of
-from fedflat.bench.tuning.halving import Step
+from fedflat.bench.tuning.halving import RungStep
 from fedflat.bench.tuning.score import LAST, in_words
 
 KEY = [*IDS, "trial"]
@@ -54,7 +54,7 @@ def collect(requested: RequestedExperiment) -> pd.DataFrame:
             missing.append(path)
             continue
         for trial in search.trials[: search.count]:
-            result = search.results[Step(trial.number, 0)]
+            result = search.results[RungStep(trial.number, 0)]
             rows.append(
                 {
                     "experiment": experiment.name,

@@ -20,7 +20,7 @@ from fedflat.analysis.layouts.tidy import Tidy, of_cell
 from fedflat.analysis.layouts.titles import entry_titles, method_titles, partition_title
 from fedflat.bench.experiments.address import CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
-from fedflat.bench.experiments.sweeps import Swept, in_label
+from fedflat.bench.experiments.sweeps import SweptMethod, in_label
 from fedflat.bench.input.bounds import Columns
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.frozen import Frozen
@@ -258,9 +258,9 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
             looks |= {line: line_look(number) for number, line in enumerate(swept)}
         return looks | {title: line_look(number) for number, title in enumerate(settings)}
 
-    def _lines_of_sweeps(self, experiment: Experiment) -> dict[str, tuple[str, Swept]]:
+    def _lines_of_sweeps(self, experiment: Experiment) -> dict[str, tuple[str, SweptMethod]]:
         """By line of panels with an axis, its first method, and the values that all its points share."""
-        found: dict[str, tuple[str, Swept]] = {}
+        found: dict[str, tuple[str, SweptMethod]] = {}
         for axis in dict.fromkeys(panel.axis for panel in self.panels if panel.axis is not None):
             for label, one in experiment.swept.items():
                 if axis in one.axes and label in self.methods:
@@ -278,7 +278,7 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
         }
 
 
-def _line_of(values: Swept) -> str:
+def _line_of(values: SweptMethod) -> str:
     """The key of a line: the entry's label, and the values that all points share; no two lines have the same."""
     return f"{values.base}: {values.title}"
 

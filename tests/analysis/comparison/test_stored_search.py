@@ -18,7 +18,7 @@ from fedflat.bench.host.progress import silent
 from fedflat.bench.host.torch_device import prepare_device
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
-from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.reading import SearchedGrid
 from fedflat.bench.tuning.protocol.units import Units
 from fedflat.cli.comparing import compare
 from fedflat.conformance.template import write_template
@@ -64,7 +64,7 @@ def test_a_unit_has_the_numbers_of_its_runs(searched: Path) -> None:
 def test_the_stored_trials_have_the_winners_of_the_search(searched: Path) -> None:
     trials = load_search("tiny")
     assert trials is not None
-    units = Units(Grid.read(str(searched)), Path("results"))
+    units = Units(SearchedGrid.read(str(searched)), Path("results"))
     won = winners(trials).set_index(["method", "tuning_seed"])["number"]
     assert won.to_dict() == {
         (method, seed): units.of("main", method, seed).winner.number
@@ -97,7 +97,7 @@ def test_an_own_method_is_searched_as_those_of_the_protocol(searched: Path) -> N
     assert (compared.base, compared.seeds) == ("fedavg", [1000, 1001])
     compared.search(prepare_device("cpu", 1, silent), silent)
     own = compared.units.of("main", "mine", 1000)
-    sam = Units(Grid.read(str(searched)), Path("results")).of("main", "fedsam", 1000)
+    sam = Units(SearchedGrid.read(str(searched)), Path("results")).of("main", "fedsam", 1000)
     stages = ("neutral", "points", "beyond")  # what follows is drawn, for each method from its own scramble
     mine, theirs = ([one for one in unit.read() if one.planned.stage in stages] for unit in (own, sam))
     assert [one.values for one in mine] == [one.values for one in theirs]

@@ -18,7 +18,7 @@ from fedflat.analysis.comparison.study import figures as study_figures
 from fedflat.analysis.comparison.study.levels import Clusters
 from fedflat.analysis.comparison.study.study import EVERY, POOLED, Study
 from fedflat.analysis.comparison.tuning import figures as tuning_figures
-from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.budget import RanksByBudget
 from fedflat.analysis.comparison.tuning.gain import Gain
 from fedflat.analysis.figures.base import TEXT_WIDTH
 from tests.analysis.comparison.frames import compared, runs
@@ -228,7 +228,7 @@ def of_budgets(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
             experiment="mine", dataset="digits", partition="iid", participation="4-of-20", rounds=4, seed=1000,
             validation=0.2, scored="validation accuracy", title="A",
         )  # fmt: skip
-        curves, stability = (one.figure for one in tuning_figures.of_budget(Budget.of(trials), TEXT_WIDTH))
+        curves, stability = (one.figure for one in tuning_figures.of_budget(RanksByBudget.of(trials), TEXT_WIDTH))
         first, second = curves.get_axes()[:2]
         bands = [list(drawn_in(axes)) for axes in (first, second)]
         [of_a] = [band for band in bands if band[-1] == (400, 400)]
