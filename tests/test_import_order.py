@@ -1,6 +1,7 @@
 """The structure of the project: imports run in one direction and not in circles; the tests mirror the packages."""
 
 import ast
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -117,6 +118,13 @@ def test_no_files_import_each_other_in_a_circle():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
+
+
+def test_public_classes_have_names_of_their_own():
+    """One name with several meanings would have to be looked up each time that it is read."""
+    trees = [ast.parse(file.read_bytes()) for file in modules().values()]
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1 and not name.startswith("_")] == []
 
 
 def test_the_tests_mirror_the_rooms():
