@@ -9,13 +9,13 @@ import pandas as pd
 
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.published.numbers import published, quoted_from
-from fedflat.analysis.published.printed_numbers import method_title
 from fedflat.analysis.tables.counterparts import Place, Quoted
 from fedflat.analysis.tables.layout import TableLayout
 from fedflat.analysis.tables.published_keys import of_entry
 from fedflat.bench.experiments.address import CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.methods.catalog import CATALOG
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ def quotations(layout: TableLayout, experiment: Experiment, paper: str, quoted: 
 
 def _quoted_numbers(numbers: pd.DataFrame, quoted: Quoted) -> pd.DataFrame:
     """The rows of a table whose notes say that the number is quoted; all must be from the table that `quoted` names."""
-    wanted = f"{method_title(quoted.paper)} table {quoted.table}"
+    title = CATALOG[quoted.paper].title if quoted.paper in CATALOG else quoted.paper
+    wanted = f"{title} table {quoted.table}"
     sources = {note: quoted_from(note) for note in numbers["note"]}
     for note, source_of_note in sources.items():
         if source_of_note not in (None, wanted):

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from fedflat.analysis.comparison.flat.search import numeric
 from fedflat.analysis.comparison.flat.units import SETTING
 from fedflat.bench.tuning.protocol.schema import Protocol
+from studies.flat.winners import numeric
 
 TAKEN = "taken"
 """The outcome of a trial of the base that a method takes."""

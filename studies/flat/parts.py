@@ -5,7 +5,6 @@ from functools import cache
 
 from fedflat.analysis.comparison.baselines import load, stored_grids
 from fedflat.analysis.comparison.flat.pairs import pairs
-from fedflat.analysis.comparison.flat.stored import Stored
 from fedflat.analysis.comparison.report_table import number
 from fedflat.analysis.comparison.run_table import TUNED
 from fedflat.analysis.figures.base import TEXT_WIDTH
@@ -17,6 +16,7 @@ from studies.flat.ranking import methods
 from studies.flat.regime import Regime
 from studies.flat.regime_page import regime_table, regime_words
 from studies.flat.speed import speed
+from studies.flat.stored import StoredSearchOfPage
 from studies.part import PagePart
 
 OTHER = "bench1d"
@@ -24,8 +24,8 @@ OTHER = "bench1d"
 
 
 @cache
-def _stored(grid: str) -> Stored:
-    return Stored(grid)
+def _stored(grid: str) -> StoredSearchOfPage:
+    return StoredSearchOfPage(grid)
 
 
 def primary(grid: str) -> PagePart:

@@ -11,13 +11,13 @@ from pathlib import Path
 import typer
 
 from fedflat.analysis.published.numbers import papers
-from fedflat.analysis.published.printed_numbers import PrintedNumber, printed_numbers
 from fedflat.bench.experiments.files import PAPER_TABLES
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.files.text_table import markdown
 from studies.command import run
 from studies.papers import audit_arithmetic, audit_repeats
 from studies.papers.anomalies import KINDS, Anomaly, listed
+from studies.papers.printed_numbers import PrintedNumber, printed_numbers
 
 Check = Callable[[Sequence[PrintedNumber]], Iterable[Anomaly]]
 

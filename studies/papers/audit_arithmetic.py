@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Iterator, Sequence
 
-from fedflat.analysis.published.printed_numbers import PrintedNumber, dataset_title, method_title
 from studies.papers.anomalies import Anomaly
 from studies.papers.audit_repeats import grouped
+from studies.papers.printed_numbers import PrintedNumber, dataset_title, method_title
 
 GAINS = ("test_accuracy_gain", "accuracy_gain_abs", "accuracy_gain_rel_pct")
 

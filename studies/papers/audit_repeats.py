@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fedflat.analysis.published.printed_numbers import PrintedNumber, dataset_title, method_title
 from studies.papers.anomalies import Anomaly
+from studies.papers.printed_numbers import PrintedNumber, dataset_title, method_title
 
 QUOTES = (("fedtoga", "fedlesam"), ("fedgf", "fedsam_caldarola"))
 """Pairs of papers: the first prints numbers for settings of the second."""

@@ -17,7 +17,6 @@ from fedflat.analysis.figures.base import FigureLayout
 from fedflat.analysis.planning.gradient_times import GradientTimes
 from fedflat.analysis.planning.plan import CellCosts, Cost, NamedCell, rounded, total
 from fedflat.analysis.planning.run_cost import OVERHEAD
-from fedflat.analysis.published.printed_numbers import dataset_title
 from fedflat.analysis.report.figures import Figures
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
@@ -29,6 +28,7 @@ from fedflat.bench.files.text_table import markdown
 from fedflat.bench.host.torch_device import prepare_device
 from studies.command import run
 from studies.papers.printed_coverage import Coverage, coverage
+from studies.papers.printed_numbers import dataset_title
 
 _WITHOUT_TARGET = re.compile(r"^\| ((?:Table|Figure)s? [^|]+) \| ([^|]*\bno target\b[^|]*) \|", re.MULTILINE)
 """A row of a paper's README for a table or figure that has no target."""

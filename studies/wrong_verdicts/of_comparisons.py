@@ -13,8 +13,9 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from fedflat.analysis.comparison.baselines import load
 from fedflat.analysis.comparison.statistics.ranking import mean_ranks
@@ -27,7 +28,7 @@ from fedflat.analysis.comparison.statistics.verdicts import (
     verdicts,
     verdicts_by_setting,
 )
-from fedflat.analysis.measures.paired import CONFIDENCE, holm, interval, sign_flip
+from fedflat.analysis.measures.paired import CONFIDENCE, interval, sign_flip
 from fedflat.bench.experiments.address import Setting
 from fedflat.bench.files.text_table import markdown
 from studies.marked_text import rewrite_part
@@ -121,16 +122,21 @@ def _uncorrected(scores: Scores) -> NDArray[np.bool_]:
     return np.array([sign_flip(d) < ALPHA for d in _by_seed(scores).T])
 
 
+def _holm(p_values: ArrayLike) -> NDArray[np.bool_]:
+    """Which tests are significant after Holm's correction."""
+    return np.asarray(multipletests(p_values, method="holm")[1] < ALPHA)
+
+
 def _holm_flips(scores: Scores) -> NDArray[np.bool_]:
-    return np.asarray(holm([sign_flip(d) for d in _by_seed(scores).T]) < ALPHA)
+    return _holm([sign_flip(d) for d in _by_seed(scores).T])
 
 
 def _holm_t(scores: Scores) -> NDArray[np.bool_]:
-    return np.asarray(holm(stats.ttest_1samp(_by_seed(scores), 0).pvalue) < ALPHA)
+    return _holm(stats.ttest_1samp(_by_seed(scores), 0).pvalue)
 
 
 def _holm_t_of_runs(scores: Scores) -> NDArray[np.bool_]:
-    return np.asarray(holm(stats.ttest_1samp(_by_run(scores), 0).pvalue) < ALPHA)
+    return _holm(stats.ttest_1samp(_by_run(scores), 0).pvalue)
 
 
 def _by_setting(scores: Scores) -> NDArray[np.bool_]:

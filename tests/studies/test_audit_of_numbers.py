@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from fedflat.analysis.published.numbers import papers
-from fedflat.analysis.published.printed_numbers import PrintedNumber, method_title, printed_numbers
 from fedflat.bench.experiments.files import PAPER_TABLES
 from fedflat.bench.input.errors import UserError
 from studies.papers import anomalies, audit_arithmetic, audit_repeats
 from studies.papers.anomalies import KINDS, Anomaly, listed
 from studies.papers.audit import CHECKS, DAMAGE, page
+from studies.papers.printed_numbers import PrintedNumber, method_title, printed_numbers
 from tests.commands import run
 
 PRINTED = PrintedNumber(

@@ -7,7 +7,6 @@ import pytest
 
 from fedflat.analysis.comparison.baselines import load
 from fedflat.analysis.comparison.flat.pairs import NO, YES
-from fedflat.analysis.comparison.flat.search import winners
 from fedflat.analysis.comparison.flat.units import units
 from studies.flat.ends import (
     HIGH,
@@ -22,6 +21,7 @@ from studies.flat.itself import differences, differs, itself
 from studies.flat.ranking import methods
 from studies.flat.regime import Regime
 from studies.flat.speed import speed
+from studies.flat.winners import winners
 from tests.analysis.comparison.flat_frames import LEVELS, SEEDS, protocol, runs, trials
 from tests.places import ROOT
 
@@ -82,6 +82,11 @@ def test_a_value_is_at_an_end_on_the_scale_of_its_draws() -> None:
     assert end_of(0.44, 0.01, 0.5) == INSIDE
     assert end_of(0.011, 0.01, 0.5, log=True) == LOW
     assert end_of(2.0, 0.01, 0.5) == HIGH  # beyond
+
+
+def test_the_best_fitted_trial_wins_and_without_one_the_best_trained() -> None:
+    won = winners(trials()).set_index("method")["number"]
+    assert won.to_dict() == {"fedsam": 1, "fedavg": 0}
 
 
 def test_ends_of_the_first_and_of_the_widened_range_are_told_apart() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedflat.analysis.published.printed_numbers import PrintedNumber, printed_numbers
 from studies.papers.anomalies import listed
 from studies.papers.audit_repeats import quoted_otherwise
+from studies.papers.printed_numbers import PrintedNumber, printed_numbers
 
 NUMBERS = printed_numbers()
 THEIRS = {(*one.setting, one.method): one for one in NUMBERS if (one.paper, one.table) == ("fedlesam", "2")}

@@ -18,11 +18,10 @@ import pandas as pd
 
 from fedflat.analysis.comparison.adding import add
 from fedflat.analysis.comparison.baselines import RUNS, load
-from fedflat.analysis.comparison.flat.search import add_search, load_search, winners
+from fedflat.analysis.comparison.flat.search import add_search, load_search
 from fedflat.analysis.comparison.flat.units import units
 from fedflat.analysis.comparison.run_table import finished_runs
 from fedflat.analysis.report.requested import RequestedExperiment
-from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.tuning.protocol.reading import SearchedGrid
@@ -55,7 +54,7 @@ class Stored:
     @cached_property
     def runs(self) -> pd.DataFrame:
         """The runs with winning values, of all settings."""
-        return self._runs("")
+        return self.runs_of("")
 
     @cached_property
     def units(self) -> pd.DataFrame:
@@ -63,46 +62,18 @@ class Stored:
         return units(self.runs, self.protocol.fitted.least)
 
     @cached_property
-    def crossed(self) -> pd.DataFrame:
-        """The runs with the values of the next tuning seed."""
-        return self._runs(f"_{CROSSED}")
-
-    @cached_property
-    def equal_compute(self) -> dict[str, pd.DataFrame]:
-        """The units of the rows of equal compute, by name."""
-        found = {name: self._runs(f"_{name}") for name in self.protocol.equal_compute}
-        return {name: units(runs, self.protocol.fitted.least) for name, runs in found.items() if len(runs)}
-
-    @cached_property
-    def contrasts(self) -> dict[str, pd.DataFrame]:
-        """The units of experiments with other data and the same values, by name."""
-        sources = {name: self.searched.source(source) for name, source in self.protocol.contrasts.items()}
-        found = {name: self._of(load_experiment(source).name) for name, source in sources.items()}
-        return {name: units(runs, self.protocol.fitted.least) for name, runs in found.items() if len(runs)}
-
-    @cached_property
-    def references(self) -> pd.DataFrame:
-        """The runs of experiments with their own values."""
-        sources = map(self.searched.source, self.protocol.references.values())
-        found = [runs for source in sources if len(runs := self._of(load_experiment(source).name))]
-        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
-
-    @cached_property
     def trials(self) -> pd.DataFrame | None:
         """The trials of the searches; None if none are stored."""
         return load_search(self.protocol.name, self._place(self.protocol.name))
 
-    @cached_property
-    def won(self) -> pd.DataFrame:
-        """The winners of the searches."""
-        return pd.DataFrame() if self.trials is None else winners(self.trials)
-
-    def _runs(self, end: str) -> pd.DataFrame:
+    def runs_of(self, end: str) -> pd.DataFrame:
+        """The runs of grids whose names are those of the settings with this end."""
         names = [experiment.name for experiment in self.searched.experiments.values()]
-        found = [runs for name in names if len(runs := self._of(f"{name}{end}"))]
+        found = [runs for name in names if len(runs := self.stored_in(f"{name}{end}"))]
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
-    def _of(self, grid: str) -> pd.DataFrame:
+    def stored_in(self, grid: str) -> pd.DataFrame:
+        """The runs of a stored grid."""
         place = self._place(grid)
         file = (place or ResultPaths().baselines(grid)) / RUNS
         return load(grid, place).runs if file.is_file() else pd.DataFrame()

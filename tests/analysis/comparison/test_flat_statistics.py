@@ -7,14 +7,13 @@ import pytest
 
 from fedflat.analysis.comparison.baselines import load
 from fedflat.analysis.comparison.flat.pairs import CLOSE, NO, YES, pairs, state_of_pair
-from fedflat.analysis.comparison.flat.search import winners
 from fedflat.analysis.comparison.flat.units import unit_curves, units
 from fedflat.analysis.comparison.run_table import OF_FITTING
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR
 from fedflat.analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
 from fedflat.analysis.measures.fitting import fit_round
 from fedflat.bench.input.errors import UserError
-from tests.analysis.comparison.flat_frames import LEVELS, SEEDS, protocol, runs, trials
+from tests.analysis.comparison.flat_frames import LEVELS, SEEDS, protocol, runs
 from tests.places import ROOT
 
 
@@ -99,11 +98,6 @@ def test_rows_of_equal_compute_are_compared_with_the_base() -> None:
     table = pairs(units(runs(noise=0.0)), protocol(), {"k2": twice}).set_index("method")
     assert table.loc["fedsam", "difference_k2"] == pytest.approx(2)
     assert table.loc["fedspeed", "difference_k2"] == pytest.approx(1)
-
-
-def test_the_best_fitted_trial_wins_and_without_one_the_best_trained() -> None:
-    won = winners(trials()).set_index("method")["number"]
-    assert won.to_dict() == {"fedsam": 1, "fedavg": 0}
 
 
 def test_tuning_seeds_of_one_protocol_are_one_budget() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from fedflat.analysis.planning.plan import plan
 from fedflat.analysis.planning.workflow import Workflow
-from fedflat.analysis.published.numbers import PublishedNumber, kinds, quoted_from
-from fedflat.analysis.published.printed_numbers import PrintedNumber, printed_numbers
+from fedflat.analysis.published.numbers import PublishedNumber, find, kinds, published, quoted_from
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.analysis.tables.fairness import DEPARTS
@@ -24,8 +23,6 @@ from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.code_version import code_fingerprint
 from tests.analysis.conftest import words
-
-THEIRS = {(*one.setting, one.method): one for one in printed_numbers() if (one.paper, one.table) == ("fedlesam", "2")}
 
 
 @pytest.mark.parametrize(
@@ -74,17 +71,23 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         found = requested.paths.cell_of(file)
         if found is not None:
             name, cell = found
-            mean, deviation = (91.0, 1.0) if name == "fedtoga" else (print_of(cell).number, 2.0)
+            mean, deviation = (91.0, 1.0) if name == "fedtoga" else (print_of(cell), 2.0)
             write(folder, load_experiment(name), cell, [mean - deviation, mean, mean + deviation])
     return folder
 
 
-def print_of(cell: CellAddress) -> PrintedNumber:
+def print_of(cell: CellAddress) -> float:
     """The number of FedLESAM's Table 2 for a cell of its experiment."""
     dataset, partition, participation, method = cell.ids
     name, _, parameter = partition.partition("-")
     active, _, clients = participation.partition("-of-")
-    return THEIRS[dataset, "resnet18_gn", name, parameter, clients, active, method]
+    found = find(
+        published("fedlesam"), table="2", dataset=dataset, method=method, partition=name, partition_param=parameter,
+        n_clients=int(clients), active_clients=int(active),
+    )  # fmt: skip
+    assert found is not None
+    assert found.value is not None
+    return found.value
 
 
 def table(results: Path, **overrides: Any) -> Table:
