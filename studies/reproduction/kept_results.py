@@ -28,6 +28,7 @@ from fedflat.bench.files.atomic import replacing
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import CONFIG, LOCAL_MODELS, LOG, PROVENANCE, SNAPSHOTS, RunDirectory
+from studies.command import run
 from studies.places import CLONE
 
 KEPT = CLONE / "results" / "reproductions"
@@ -164,18 +165,20 @@ def finished(experiment: str, results: Path) -> RequestedExperiment:
 def runs_of(requested: RequestedExperiment) -> Iterator[tuple[CellAddress, RunDirectory]]:
     """The finished runs, each with its cell."""
     for cell in requested.experiment.addresses:
-        for run in find_runs(requested.paths.cell(requested.experiment.name, cell.path)).by_seed.values():
-            yield cell, run
+        by_seed = find_runs(requested.paths.cell(requested.experiment.name, cell.path)).by_seed
+        yield from ((cell, one) for one in by_seed.values())
+
+
+def main(words: Sequence[str]) -> None:
+    """Keep or restore results, as the first word says."""
+    match words:
+        case ["keep", name, folder, *targets]:
+            keep(name, Path(folder), targets)
+        case ["restore", name, folder]:
+            print(f"{restore(name, Path(folder))} new files in '{folder}'")
+        case _:
+            raise UserError("allowed: keep NAME FOLDER TARGET ..., or restore NAME FOLDER")
 
 
 if __name__ == "__main__":
-    try:
-        match sys.argv[1:]:
-            case ["keep", name, folder, *targets]:
-                keep(name, Path(folder), targets)
-            case ["restore", name, folder]:
-                print(f"{restore(name, Path(folder))} new files in '{folder}'")
-            case _:
-                sys.exit(__doc__)
-    except UserError as error:
-        sys.exit(str(error))
+    run(lambda: main(sys.argv[1:]))

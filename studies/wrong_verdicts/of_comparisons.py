@@ -31,6 +31,7 @@ from fedflat.analysis.comparison.statistics.verdicts import (
 from fedflat.analysis.measures.paired import CONFIDENCE, interval, sign_flip
 from fedflat.bench.experiments.address import Setting
 from fedflat.bench.files.text_table import markdown
+from studies.command import run
 from studies.marked_text import rewrite_part
 from studies.places import DOCS
 
@@ -308,4 +309,4 @@ def main(grid: str, document: Path = DOCUMENT, draws: int = DRAWS) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    run(lambda: main(sys.argv[1]))
