@@ -221,7 +221,6 @@ OF_RUNS: Mapping[str, Callable[[Sequence[str]], Sequence[Sequence[str]]]] = {
     "explore": lambda paths: [["explore", "quick", *SET]],
     "summary": lambda paths: [["summary", "quick", *SET]],
     "study": lambda paths: [["study", "quick", "--runs", *SET]],
-    "layouts": lambda paths: [["layouts", "--pictures", "quick", "--out", "layouts.md"]],
     "compare": lambda paths: [
         *(["compare", path.rpartition("/")[2], "--grid", "quick", *SET, *BASELINES] for path in paths),
         *(
@@ -302,7 +301,7 @@ def test_no_snakemake_job_executes_code_of_stored_runs(received):
 OF_PYTHON: Mapping[str, Callable[[], object]] = {
     "runs": lambda: fedflat.runs("quick", overrides=SMALL),
     "metrics": lambda: fedflat.metrics("quick", overrides=SMALL),
-    "analysis": lambda: fedflat.analysis_values("quick", "sharpness", overrides=SMALL),
+    "analysis_values": lambda: fedflat.analysis_values("quick", "sharpness", overrides=SMALL),
     "load_run": lambda: [tried(lambda run=run: fedflat.load_run(run).config) for run in stored_runs()],
     "load_model": lambda: [tried(lambda run=run: fedflat.load_model(run)) for run in stored_runs()],
     "Run": lambda: [tried(lambda run=run: fedflat.Run(run).data()) for run in stored_runs()],
