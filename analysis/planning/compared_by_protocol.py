@@ -1,7 +1,8 @@
 """A method of one's own, compared with the stored results of a grid's protocol in its main setting.
 
-It is searched as the methods of the protocol are: its base's stored trials are taken, and its own trials follow, once
-for each stored tuning seed. All its files are below results/compare/GRID/LABEL.
+It is searched as the methods of the protocol are, once for each stored tuning seed: its base's stored trials are taken,
+and its own trials follow. A method whose correction, server and loss are those of no base is searched as a base is, its
+own hyper-parameters among the ranges. All its files are below results/compare/GRID/LABEL.
 """
 
 from collections.abc import Mapping
@@ -73,20 +74,18 @@ class ComparedByProtocol:
 
     @cached_property
     def base(self) -> str:
-        """The base with its correction, server and loss; a `UserError` if the protocol has none."""
+        """The base with its correction, server and loss; the method itself if the protocol has none."""
         own, searched = self.recipe.components.by_slot(), self.stored.searched
-        of_bases = {}
         for base in self.stored.protocol.bases:
-            entry = searched.experiments[searched.main].methods[base]
-            of_bases[base] = entry.choice(base).recipe.components.by_slot()
-        for base, slots in of_bases.items():
+            slots = searched.experiments[searched.main].methods[base].choice(base).recipe.components.by_slot()
             if all(own[slot] is kind for slot, kind in slots.items() if slot != "perturbation"):
                 return base
-        parts = ", ".join(f"{slot} {own[slot].name}" for slot in own if slot != "perturbation")
-        raise UserError(
-            f"{self.label} has no base in the protocol of {self.stored.protocol.name}: {parts} (allowed: the parts of "
-            f"one of {', '.join(of_bases)})"
-        )
+        return self.label
+
+    @property
+    def is_base(self) -> bool:
+        """Whether the method is searched as a base is."""
+        return self.base == self.label
 
     @cached_property
     def known(self) -> pd.DataFrame:
@@ -106,16 +105,19 @@ class ComparedByProtocol:
 
     @cached_property
     def seeds(self) -> list[int]:
-        """The tuning seeds that are stored for the base; a `UserError` if there is none."""
-        of_units = self.known[self.known["method"] == self.base]["seed"] if len(self.known) else ()
-        of_trials = self.trials["tuning_seed"] if len(self.trials) else ()
-        if not (seeds := sorted(set(of_trials) & set(of_units))):
+        """The tuning seeds that are stored for the base, or for any method; a `UserError` if there is none."""
+        if self.is_base:
+            wanted, seeds = "no search", set(self.known["seed"]) if len(self.known) else set()
+        else:
+            wanted = f"no search of {self.base}, the base of {self.label},"
+            of_units = self.known[self.known["method"] == self.base]["seed"] if len(self.known) else ()
+            seeds = set(of_units) & set(self.trials["tuning_seed"] if len(self.trials) else ())
+        if not seeds:
             raise UserError(
-                f"no search of {self.base}, the base of {self.label}, is stored with {self.stored.protocol.name}; "
-                f"search it with: fedflat search {self.stored.grid}; and store it with: fedflat baselines add-search "
-                f"{self.stored.grid}"
+                f"{wanted} is stored with {self.stored.protocol.name}; search it with: fedflat search "
+                f"{self.stored.grid}; and store it with: fedflat baselines add-search {self.stored.grid}"
             )
-        return seeds
+        return sorted(seeds)
 
     @cached_property
     def units(self) -> Units:
@@ -124,7 +126,7 @@ class ComparedByProtocol:
         _write(experiment, self._experiment())
         _write(protocol, self._protocol())
         found = Units(SearchedGrid.read(str(protocol)), self.folder)
-        for seed in self.seeds:
+        for seed in () if self.is_base else self.seeds:
             unit = found.of(found.grid.main, self.base, seed)
             if not unit.has_ended:
                 write_checked_csv(unit.file, self.trials[self.trials["tuning_seed"] == seed])
@@ -169,7 +171,7 @@ class ComparedByProtocol:
             source=main if self.is_stored else str(self.winners(self.seeds[0]).file),
             baselines=place,
         )
-        lead = () if self.label in self.stored.protocol.bases else (self.answer(mine[is_own]),)
+        lead = () if self.is_base else (self.answer(mine[is_own]),)
         return replace(made, lead=lead, notes=(SEEDS, *made.notes))
 
     def _trained(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -203,16 +205,17 @@ class ComparedByProtocol:
         return self.units.of(self.units.grid.main, self.label, seed)
 
     def _experiment(self) -> dict[str, Any]:
+        """The method, with its base, in the experiment of the main setting."""
         searched = self.stored.searched
         source = searched.source(self.stored.protocol.settings[searched.main])
         return {
             "name": f"{searched.experiments[searched.main].name}_{self.label.replace('+', '_')}",
             "extends": str(Path(source).absolute()) if source.endswith(("yaml", "yml")) else source,
-            "methods": {self.base: None, self.label: dict(self.entry)},
+            "methods": {**({} if self.is_base else {self.base: None}), self.label: dict(self.entry)},
         }
 
     def _protocol(self) -> dict[str, Any]:
-        """The grid's protocol with one base and one method; what all searches have in common stays."""
+        """The grid's protocol with the method and its base; what all searches have in common stays."""
         grid, main = self.stored.grid, self.stored.searched.main
         content = dict(read_yaml(Path(grid) if grid.endswith(("yaml", "yml")) else protocol_file(grid)))
         for key in ("equal_compute", "contrasts", "references", "left_out", "flatness_after"):
@@ -220,12 +223,21 @@ class ComparedByProtocol:
         content |= {
             "settings": {main: "experiments.yaml"},
             "rounds": {**content["rounds"], "chosen": {main: content["rounds"]["chosen"][main]}},
-            "bases": {self.base: content["bases"][self.base]},
-            "methods": {self.label: self._swept()},
-            "pairs": {GROUP: [[self.label, self.base]]},
+            "bases": {self.base: self._ranges() if self.is_base else content["bases"][self.base]},
+            "methods": {} if self.is_base else {self.label: self._swept()},
+            "pairs": {GROUP: [] if self.is_base else [[self.label, self.base]]},
             "budget": {**content["budget"], "order": [f"{main}.{GROUP}"]},
         }
         return content
+
+    def _ranges(self) -> dict[str, Any]:
+        """The ranges of its own hyper-parameters, which do not widen: they are the author's."""
+        found = {name: _search(field.metadata) for name, field in self.recipe.hyperparameters.items()}
+        return {
+            name: {"low": given.ends[0], "high": given.ends[1], "log": given.log, "bound": list(given.ends)}
+            for name, given in found.items()
+            if given is not None and given.values is None
+        }
 
     def _swept(self) -> dict[str, Any]:
         """What the method tries at its base's best two: points of its own value without effect at 0, and others."""

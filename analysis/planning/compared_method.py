@@ -190,7 +190,7 @@ def entry_of(method: str, grid: str | Path) -> tuple[str, dict[str, Any]]:
         return label, dict(methods[label])
     if method not in known and method not in CATALOG:
         raise unknown("method", method, {*known, *CATALOG})
-    return method, {}
+    return method, {} if method in known else {"hyperparameters": example(CATALOG[method])}
 
 
 def _write(file: Path, grid: str, label: str, entry: Mapping[str, Any]) -> None:

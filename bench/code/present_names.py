@@ -13,21 +13,36 @@ from fedflat.bench.code.module_places import EARLIER, is_of_others
 
 LOGGER = logging.getLogger("fedflat.code")
 
-_reported: set[Path] = set()
+PUBLIC = {
+    "bench.methods": "fedflat.methods",
+    "bench.models": "fedflat.models",
+    "bench.data": "fedflat.datasets",
+    "analysis.analyses": "fedflat.analyses",
+}
+"""The modules with the names of a package that users may rely on."""
+
+_reported: set[bytes] = set()
 
 
 def compiled(source: bytes, file: Path) -> CodeType:
-    """The code of a file; a warning, once per process and file, if it has earlier names."""
+    """The code of a file; a warning, once per process and content, if it has earlier names."""
     tree = ast.parse(source, str(file))
-    names = use_present_names(tree)
-    if names and file not in _reported:
-        _reported.add(file)
+    earlier = use_present_names(tree)
+    if earlier and source not in _reported:
+        _reported.add(source)
+        write = dict.fromkeys(_public(name) for name in sorted(earlier))
         LOGGER.warning(
-            f"'{file}' imports {', '.join(sorted(names))} by the earlier name: this works, but write fedflat.methods, "
-            f"fedflat.models or fedflat.analyses, or 'fedflat.{min(names)}'"
+            f"'{file}' imports {', '.join(sorted(earlier))} by the earlier name, which still works; "
+            f"write {', '.join(write)}"
         )
     code: CodeType = compile(tree, str(file), "exec", dont_inherit=True)
     return code
+
+
+def _public(earlier: str) -> str:
+    return next(
+        (name for package, name in PUBLIC.items() if f"{earlier}.".startswith(f"{package}.")), f"fedflat.{earlier}"
+    )
 
 
 def use_present_names(tree: ast.Module) -> set[str]:

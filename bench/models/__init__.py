@@ -10,6 +10,7 @@ from torch import nn
 from fedflat.bench.code.named_code import parse_reference
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.registry import OneOf, registered
+from fedflat.bench.models.architectures.torchvision_models import classifiers
 from fedflat.bench.models.base import ImageShape, ModelChoice, NamedModel
 from fedflat.bench.models.user_model import NOUN, UserModel
 from fedflat.bench.numerics.streams import torch_seed
@@ -20,7 +21,8 @@ MODELS = registered(NamedModel, "fedflat.bench.models.architectures")
 def parse_model(model: Any) -> ModelChoice:
     """The model choice for the `model` of a configuration.
 
-    Accepted: a name; a mapping with name and options; `file.py:function` or `module:function`, also as a mapping.
+    Accepted: a name, also of a classifier of torchvision; a mapping with name and options; `file.py:function` or
+    `module:function`, also as a mapping.
     """
     if isinstance(model, ModelChoice):
         return model
@@ -33,7 +35,9 @@ def parse_model(model: Any) -> ModelChoice:
         raise UserError("model needs a name, or the file and function of a user-defined model")
     name = fields["name"]
     if not isinstance(name, str) or name not in MODELS:
-        raise unknown("model", name, MODELS)
+        if name not in classifiers():
+            raise unknown("model", name, MODELS)
+        fields, name = {**fields, "name": "torchvision", "arch": name}, "torchvision"
     return MODELS[name].parse(fields, where=f"model {name}")
 
 

@@ -80,3 +80,15 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """The rate, as nn.Dropout shows it."""
         return f"rate={self.rate}"
+
+
+class StochasticDepth(Dropout):
+    """As Dropout, for whole samples: a residual block is skipped (Huang et al., ECCV 2016)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x `[B, ...]` with some samples set to zero."""
+        if self.rate == 0 or self.draws is None or not self.training:
+            return x
+        keep = 1 - self.rate
+        mask = (self.draws.uniform(x.flatten(1)[:, 0]) < keep).to(x.dtype) / keep
+        return x * mask.view(-1, *[1] * (x.ndim - 1))

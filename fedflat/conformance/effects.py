@@ -7,15 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+import torch
 from pydantic.fields import FieldInfo
 
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.base import Method
 from fedflat.bench.methods.marks import Neutral, search_of
+from fedflat.bench.methods.recipe import Components
 from fedflat.conformance.checks import NotCheckedError, Subject, far
-from fedflat.conformance.finding import EFFECTS, Finding
-from fedflat.conformance.sources import own_classes
+from fedflat.conformance.finding import DIFFERENCE, EFFECTS, Finding, Place
+from fedflat.conformance.sources import is_of_user, own_classes
 from fedflat.conformance.trial import TrialRun
 from fedflat.conformance.watch import Watch
 
@@ -25,19 +27,59 @@ def effects(subject: Subject, watch: Watch, reference: Sequence[FederationState]
     yield from _states(subject, watch)
     yield from _weights(subject, reference)
     unclear = []
-    for name, info in subject.recipe.hyperparameters.items():
+    for name in subject.recipe.hyperparameters:
         if tried := _without_effect(subject, name):
             shown = ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in tried)
-            seen = f"the same models and states with {name} = {shown}"
-            if info.is_required() or not _is_read(subject.method, name):
-                yield Finding(
-                    EFFECTS, subject.sources.of_variable(name), f"that {name} has an effect", seen,
-                    f"use self.{name} in a hook, or remove it; choose other values next to it with --set NAME=VALUE",
-                )  # fmt: skip
-            else:
-                unclear.append(seen)
+            if not _is_of_user(subject.method, name):
+                unclear.append(f"the same models and states with {name} = {shown}")
+                continue
+            mend = f"choose values with which it matters, with --set NAME=VALUE; or remove {name}"
+            yield Finding(
+                EFFECTS, subject.sources.of_variable(name), f"that {name} has an effect",
+                f"the same models and states with {name} = {shown}",
+                mend if _is_read(subject.method, name) else f"use self.{name} in a hook, or remove it",
+            )  # fmt: skip
     if unclear:
         raise NotCheckedError(f"{'; '.join(unclear)}; choose other values next to it with --set NAME=VALUE")
+
+
+def difference(subject: Subject) -> Iterator[Finding]:
+    """A method that computes what FedAvg does, or what it does without one of its own components, bit for bit.
+
+    Values of zero may switch a component off, so the method is tried with others, too.
+    """
+    plain = Components().by_slot()
+    if not any(type(part) is not plain[slot] for slot, part in subject.method.by_slot().items()):
+        raise NotCheckedError("the method is FedAvg")
+    places = [
+        [name for name, other in _changes(method) if _has_same_models(method, other)]
+        for method in (subject.method, subject.recipe.build(_nowhere_zero(subject)))
+    ]
+    for name in [name for name in places[0] if name in places[1]][:1]:
+        yield Finding(
+            DIFFERENCE, Place(subject.sources.main), f"other models than those of {name}",
+            "the same bits in all rounds",
+            "correct the component, or remove it; or choose values with which it matters, with --set NAME=VALUE",
+        )  # fmt: skip
+
+
+def _changes(method: Method) -> Iterator[tuple[str, Method]]:
+    """FedAvg, and the method without each of its own components if it has several, with names in words."""
+    plain, parts = Components().by_slot(), method.by_slot()
+    yield "FedAvg", replace(method, **{slot: plain[slot]() for slot in parts})  # type: ignore[arg-type]
+    own = [slot for slot, part in parts.items() if type(part) is not plain[slot]]
+    for slot in own if len(own) > 1 else ():
+        if is_of_user(type(parts[slot])):
+            without = replace(method, **{slot: plain[slot]()})  # type: ignore[arg-type]
+            yield f"the method without its {slot} '{parts[slot].name}'", without
+
+
+def _has_same_models(method: Method, other: Method) -> bool:
+    try:
+        pairs = zip(TrialRun(method).states(), TrialRun(other).states(), strict=True)
+        return all(torch.equal(one.w, another.w) for one, another in pairs)
+    except (Exception, SystemExit):  # the other components need what is left out
+        return False
 
 
 def _states(subject: Subject, watch: Watch) -> Iterator[Finding]:
@@ -89,7 +131,7 @@ def _without_effect(subject: Subject, name: str) -> list[Any]:
     return [own, *tried] if tried else []
 
 
-def _nowhere_zero(subject: Subject, name: str) -> dict[str, Any]:
+def _nowhere_zero(subject: Subject, name: str = "") -> dict[str, Any]:
     """The values of the check, with another value of each hyper-parameter but this one that is zero, false or null."""
     values = dict(subject.values)
     for other, info in subject.recipe.hyperparameters.items():
@@ -98,6 +140,11 @@ def _nowhere_zero(subject: Subject, name: str) -> dict[str, Any]:
             tried = ({**values, other: value} for value in _others(info, own))
             values = next((found for found in tried if _is_allowed(subject, found)), values)
     return values
+
+
+def _is_of_user(method: Method, name: str) -> bool:
+    """Whether a hyper-parameter is one of a component that FedFlat does not provide."""
+    return any(is_of_user(type(part)) for part in method if name in type(part).model_fields)
 
 
 def _is_read(method: Method, name: str) -> bool:

@@ -7,6 +7,7 @@ from fedflat.bench.input.errors import one_line
 
 EXCEPTIONS = "exceptions"
 IMPORTS = "imported files"
+HOOKS = "names of hooks"
 SHAPES = "shapes and number formats"
 EDITS = "edits in place"
 FINITE = "finite numbers"
@@ -19,10 +20,12 @@ ORDER = "order of the clients"
 RESUME = "resuming"
 COHORT = "cohort and loop"
 EFFECTS = "effects"
+DIFFERENCE = "difference from FedAvg"
 COSTS = "costs"
 CHECKS = (
     EXCEPTIONS,
     IMPORTS,
+    HOOKS,
     SHAPES,
     EDITS,
     FINITE,
@@ -35,6 +38,7 @@ CHECKS = (
     RESUME,
     COHORT,
     EFFECTS,
+    DIFFERENCE,
     COSTS,
 )
 """The names of the checks, in the order of the output."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.methods.base import Method
-from fedflat.conformance.sources import own_classes
+from fedflat.conformance.sources import is_of_user, own_classes
 
 
 def held(method: Method) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def held(method: Method) -> dict[str, Any]:
     for cls in own_classes(method):
         values = filter(inspect.isfunction, vars(cls).values())
         functions = [value for value in values if value.__module__ == cls.__module__]
-        if functions and not cls.__module__.startswith("fedflat."):
+        if functions and is_of_user(cls):
             found |= {f"the module's variable {name}": _print(v) for name, v in functions[0].__globals__.items()}
         found |= {f"{cls.__name__}'s variable {name}": _print(v) for name, v in vars(cls).items()}
     for component in method:

@@ -22,6 +22,11 @@ def own_classes(method: Method) -> list[type[Component]]:
     return [cls for cls in dict.fromkeys(classes) if cls.__module__ != _BASE]
 
 
+def is_of_user(cls: type) -> bool:
+    """Whether a class is one of a user's file, and not FedFlat's."""
+    return not cls.__module__.startswith("fedflat.")
+
+
 class Sources:
     """The files in which a method's components are defined; `main` is the one that findings without a place name."""
 
@@ -72,6 +77,15 @@ class Sources:
     def of_entry(self, dictionary: str, name: str) -> Place:
         """The first assignment of an entry, such as `client.state["memory"] = ...`."""
         return self._first(lambda node: _assigns_entry(node, dictionary, name))
+
+    def of_function(self, name: str) -> Place:
+        """The first definition of a function of this name."""
+        return self._first(lambda node: isinstance(node, ast.FunctionDef) and node.name == name)
+
+    def attributes(self) -> set[str]:
+        """The names of all attributes that the files read, or set."""
+        nodes = (node for tree in self._trees.values() for node in ast.walk(tree))
+        return {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
     def of_variable(self, name: str) -> Place:
         """The first assignment of a variable."""

@@ -20,16 +20,18 @@ from fedflat.bench.input.frozen import explain
 from fedflat.bench.methods.recipe import Recipe
 from fedflat.conformance import checks
 from fedflat.conformance.checks import NotCheckedError, Subject
-from fedflat.conformance.effects import effects
+from fedflat.conformance.effects import difference, effects
 from fedflat.conformance.finding import (
     CHECKS,
     COHORT,
     COSTS,
+    DIFFERENCE,
     EDITS,
     EFFECTS,
     EXCEPTIONS,
     FINITE,
     HIDDEN,
+    HOOKS,
     IMPORTS,
     NEUTRAL,
     ORDER,
@@ -41,6 +43,7 @@ from fedflat.conformance.finding import (
     Finding,
     Place,
 )
+from fedflat.conformance.hooks import hooks
 from fedflat.conformance.snapshot import held, random_states
 from fedflat.conformance.sources import Sources
 from fedflat.conformance.trial import TrialRun, in_a_loop
@@ -109,6 +112,7 @@ class _Suite:
     def report(self) -> Report:
         """All checks."""
         report, drawn = self._report, random_states()
+        self._apply(HOOKS, hooks)
         try:
             states, reference = self._observed()
         except (Exception, SystemExit) as error:
@@ -126,14 +130,19 @@ class _Suite:
         if not self._found(RANDOM):
             now = random_states()
             report.findings += [draws(name, self._main) for name in now if now[name] != drawn[name]]
-        if self._may_go_on((SHAPES, EDITS, FINITE, HIDDEN, RANDOM), (NEUTRAL, HIDDEN, ORDER, RESUME, COHORT, EFFECTS)):
+        if self._may_go_on(
+            (SHAPES, EDITS, FINITE, HIDDEN, RANDOM), (NEUTRAL, HIDDEN, ORDER, RESUME, COHORT, EFFECTS, DIFFERENCE)
+        ):
             self._apply(NEUTRAL, checks.neutral)
             self._apply(HIDDEN, checks.repeats, reference)
-            if self._may_go_on((HIDDEN,), (ORDER, RESUME, COHORT, EFFECTS)):
+            if self._may_go_on((HIDDEN,), (ORDER, RESUME, COHORT, EFFECTS, DIFFERENCE)):
                 self._apply(ORDER, checks.order, reference)
                 self._apply(RESUME, checks.resume, reference)
                 self._apply(COHORT, checks.cohort, reference)
-                self._apply(EFFECTS, effects, self._watch, reference)
+                if self._may_go_on((HOOKS,), (EFFECTS, DIFFERENCE)):
+                    self._apply(EFFECTS, effects, self._watch, reference)
+                    if self._may_go_on((EFFECTS,), (DIFFERENCE,)):
+                        self._apply(DIFFERENCE, difference)
         return report
 
     def _found(self, *names: str) -> list[str]:
@@ -201,7 +210,8 @@ class _Suite:
     def _failure(self, error: BaseException, where: str = "") -> Finding:
         place, text = self.subject.sources.of_error(error), reason(error)
         code = self.subject.sources.text(place)
-        mend = "correct this line; docs/experiments/methods.md lists what each hook gets"
+        what = "correct this line" if code else "correct what the hooks return or change"
+        mend = f"{what}; docs/experiments/methods.md lists what each hook gets"
         if isinstance(error, ValidationError):
             text = explain(error)[0]
         if "frozen" in text or "object has no field" in text:

@@ -5,11 +5,13 @@ import re
 from fedflat.conformance.finding import (
     COHORT,
     COSTS,
+    DIFFERENCE,
     EDITS,
     EFFECTS,
     EXCEPTIONS,
     FINITE,
     HIDDEN,
+    HOOKS,
     NEUTRAL,
     ORDER,
     RADIUS,
@@ -29,6 +31,7 @@ from fedflat.bench.methods.recipe import Components, Costs, Recipe
 from fedflat.bench.models.network import cross_entropy
 seen = []
 """
+DIRECTION = "def direction(self, g, w, client):"
 SAM = """
 class Planted(Perturbation):
     name = "planted"
@@ -61,7 +64,7 @@ class Planted(Loss):
     name = "planted"
 
     def value(self, model, x, y, weights, variables):
-        return cross_entropy(model(x), y, weights)
+        return 1.5 * cross_entropy(model(x), y, weights)
 """
 SERVER = """
 class Planted(Server):
@@ -204,7 +207,7 @@ PLANTED = {
         "the model of client 1 in round 1 differs",
     ),
     "a loss of several numbers": (
-        source(LOSS, ("return cross_entropy(model(x), y, weights)", "return model(x).logsumexp(1)  # here")), SHAPES,
+        source(LOSS, ("1.5 * cross_entropy(model(x), y, weights)", "model(x).logsumexp(1)  # here")), SHAPES,
         r"a tensor of one number; seen: a tensor \[5\]",
     ),
     "a loss without weights": (
@@ -295,6 +298,37 @@ PLANTED = {
         source(SERVER, ('name = "planted"', 'name = "planted"\n    weighted_by_samples = True'),
                ("server.mean_update", "server.sent.mean(0)"), ('"m"]\n', '"m"]  # here\n')),
         EFFECTS, "the same models and states with equal weights",
+    ),
+    "a misspelt hook": (
+        source(CORRECTION, (DIRECTION, "def directions(self, g, w, client):  # here")),
+        HOOKS, "expected the hook direction; seen: directions, which nothing calls",
+    ),
+    "a misspelt hook of the server": (
+        source(SERVER, ("def step", "def broadcast_mode(self, w, state):  # here\n        return w\n\n    def step")),
+        HOOKS, "expected the hook broadcast_model; seen: broadcast_mode",
+    ),
+    "a hook of another component": (
+        source(SAM, ("def delta", f"{DIRECTION}  # here\n        return g\n\n    def delta")),
+        HOOKS, "direction, a hook of Correction, which nothing calls here; to mend it: move it to a Correction",
+    ),
+    "arguments in another order": (
+        source(CORRECTION, (DIRECTION, "def direction(self, w, g, client):  # here"),
+               (RETURN_Q, "return w + self.lam * (g - client.w_global)")),
+        HOOKS, r"expected direction\(self, g, w, client\); seen: direction\(self, w, g, client\)",
+    ),
+    "a misspelt class variable": (
+        source(WEIGHTS, ('"planted"\n', '"planted"\n    weighted_by_sample: ClassVar[bool] = True  # here\n')),
+        HOOKS, "expected the class variable weighted_by_samples; seen: weighted_by_sample",
+    ),
+    "a method that is FedAvg": (
+        source(CORRECTION, (RETURN_Q, "return g + 0 * (w - client.w_global)"),
+               ("    lam: Annotated[float, Neutral(0)] = Field(ge=0)\n", "")),
+        DIFFERENCE, "expected other models than those of FedAvg; seen: the same bits",
+    ),
+    "a default that has no effect": (
+        source(CORRECTION, ("= Field(ge=0)", "= Field(ge=0)\n    power: int = Field(default=2, ge=1)  # here"),
+               (RETURN_Q, "return g + self.lam * (w - client.w_global) * (self.power / self.power)")),
+        EFFECTS, "expected that power has an effect; seen: the same models and states with power = 2, 4, 3, 1",
     ),
     "a name that is not there": (
         source(CORRECTION, (RETURN_Q, 'return g + client.received["memory"]  # here')), EXCEPTIONS,

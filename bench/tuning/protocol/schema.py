@@ -236,7 +236,7 @@ class Protocol(Frozen):
     early_stopping: Literal["none"]
     ranges: dict[str, BoundedRange] = Field(description="of all bases that have the value")
     bases: dict[Label, dict[str, BoundedRange]] = Field(min_length=1, description="ranges of their own values")
-    methods: dict[Label, SweptValues] = Field(min_length=1)
+    methods: dict[Label, SweptValues] = Field(default={}, description="what each method with a base tries, by label")
     left_out: dict[str, str] = Field(default={}, description="methods of the catalog, and why")
     pairs: dict[Label, tuple[tuple[Label, Label], ...]] = Field(description="by group, [method, base]; one family")
     equal_compute: dict[Label, Amounts] = Field(default={}, description="rows of equal compute of each base")

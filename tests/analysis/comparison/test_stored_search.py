@@ -98,14 +98,38 @@ def test_a_method_of_the_protocol_is_compared_without_training(searched: Path) -
     assert not compared.folder.exists()
 
 
-def test_a_method_without_a_base_in_the_protocol_is_refused(searched: Path) -> None:
-    with pytest.raises(UserError, match=r"fedgamma has no base .* correction scaffold"):
-        _ = ComparedByProtocol.of("fedgamma", str(searched), Path("results")).base
+def test_a_method_without_a_base_in_the_protocol_is_searched_as_a_base(searched: Path) -> None:
+    """FedGAMMA has another correction than FedAvg; its radius is among the ranges."""
+    compared = ComparedByProtocol.of("fedgamma", str(searched), Path("results"))
+    assert (compared.is_base, compared.seeds) == (True, [1000, 1001])
+    compared.search(prepare_device("cpu", 1, silent), silent)
+    trials = compared.units.of("main", "fedgamma", 1001).read()
+    assert len(trials) == compared.stored.protocol.trials.all
+    radii = {one.values["hyperparameters.rho"] for one in trials}
+    assert len(radii) > 3
+    assert all(0.001 <= rho <= 0.5 for rho in radii)
+    made = compared.comparison()
+    assert made.lead == ()
+    assert set(made.scores.methods) == {"fedgamma", "fedavg", "fedsam"}
 
 
 def test_a_method_without_a_neutral_value_is_refused(searched: Path) -> None:
-    with pytest.raises(UserError, match=r"fedavg has no hyper-parameter that is marked Neutral\(0\)"):
-        _ = ComparedByProtocol.of("fedavg", str(searched), Path("results")).units
+    text = """from fedflat.methods import Components, Perturbation, Recipe
+
+
+class Plain(Perturbation):
+    name = "plain"
+
+    def delta(self, w, gradient, client):
+        return 0.1 * w
+
+
+METHOD = Recipe("plain", "Plain", "a test", Components(perturbation=Plain))
+"""
+    Path("plain.py").write_text(text, encoding="utf-8")
+    trust(text.encode())
+    with pytest.raises(UserError, match=r"plain has no hyper-parameter that is marked Neutral\(0\)"):
+        _ = ComparedByProtocol.of("plain.py", str(searched), Path("results")).units
 
 
 def test_trials_of_another_protocol_are_refused(searched: Path, tmp_path: Path) -> None:

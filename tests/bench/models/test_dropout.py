@@ -66,7 +66,7 @@ def test_rates_out_of_range_are_reported(rate):
 
 def test_torchs_own_dropout_is_refused_with_a_hint():
     model = nn.Sequential(Problem(0).model(), nn.Dropout(0.5))
-    with pytest.raises(UserError, match=r"cannot be repeated; use bench\.models\.dropout\.Dropout"):
+    with pytest.raises(UserError, match=r"cannot be repeated; use fedflat\.models\.Dropout"):
         Objective(model)
 
 

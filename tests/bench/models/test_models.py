@@ -74,7 +74,7 @@ SMALL = [
     ("mlp", (5,)),
     ("mobilenet_v2_gn", (1, 32, 32)),
 ]
-WITHOUT_LEVELS = {"vit_b_32", "bisenet_v2", "fcn_gn", "fcn_bn"}
+WITHOUT_LEVELS = {"vit_b_32", "bisenet_v2", "fcn_gn", "fcn_bn", "torchvision", "resnet20", "wrn_16_4"}
 """Models that fedrcl refuses."""
 
 
@@ -241,7 +241,7 @@ def test_options_are_part_of_the_identity_and_of_the_label():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("resnet18", "unknown model 'resnet18'; did you mean 'resnet18_gn'?"),
+        ("resnet18gn", "unknown model 'resnet18gn'; did you mean 'resnet18_gn'?"),
         ({"name": "lenett"}, "unknown model 'lenett'; did you mean 'lenet'?"),
         ({"name": "lenet", "stem": "cifar"}, "model lenet: unknown key of lenet 'stem' (allowed: name)"),
         ({"name": "resnet18_gn", "sten": "cifar"}, "unknown key of resnet18_gn 'sten'; did you mean 'stem'?"),
