@@ -1,11 +1,11 @@
 """The files with which a folder of one's own begins: an experiment, a method, and the pipeline."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.input.errors import UserError, first_few
-from fedflat.bench.training.directories.open_runs import no_empty_folders
 from fedflat.conformance.template import template
 
 FILES = Path(__file__).parent / "project"
@@ -27,16 +27,19 @@ def write_project(folder: Path) -> list[Path]:
         raise UserError(
             f"there already: {first_few(there)}; nothing is overwritten: choose another folder, or remove what is there"
         )
+    new_folders = {parent for file in texts for parent in file.parents if not parent.exists()}
     written: list[Path] = []
-    with no_empty_folders(list(texts)):
-        try:
-            for file, text in texts.items():
-                write_text(file, text)
-                written.append(file)
-        except BaseException:
-            for file in written:
-                file.unlink()
-            raise
+    try:
+        for file, text in texts.items():
+            write_text(file, text)
+            written.append(file)
+    except BaseException:
+        for file in written:
+            file.unlink()
+        for parent in sorted(new_folders, key=lambda parent: len(parent.parts), reverse=True):
+            with suppress(OSError):  # it was not made
+                parent.rmdir()
+        raise
     return written
 
 

@@ -134,10 +134,9 @@ NOT_RUN = {
 
 
 def with_the_readmes_run(folder: Path) -> None:
-    """A folder with the run that the README trains, the stored baselines, and in `results/few` some of bench1d's."""
+    """A folder with the run that the README trains, and in `results/few` some of the stored runs of bench1d."""
     assert f"written to {QUICK}/fedsam" in run(TRAIN, folder)
-    shutil.copytree(ROOT / "results/baselines", folder / "results/baselines")
-    stored = load("bench1d", folder / "results/baselines/bench1d")
+    stored = load("bench1d")
     few = stored.runs.query("participation == '5-of-50' and seed < 3 and variant == 'untuned'")
     save(folder / "results/few", Baselines(few, stored.curves.merge(few[CURVE_IDS], on=CURVE_IDS)))
 
@@ -274,8 +273,6 @@ def test_the_jobs_that_snakemake_plans_with_a_configuration(config: str, tmp_pat
 
 def assert_planned(page: Page, command: str, folder: Path) -> None:
     page.write_files(folder)
-    (folder / "results").mkdir()
-    (folder / "results" / "baselines").symlink_to(ROOT / "results" / "baselines")
     if "method=" in command:
         for begins in [line for line in page.commands if line.startswith("fedflat new-method ")]:
             run(begins, folder)

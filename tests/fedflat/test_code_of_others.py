@@ -260,6 +260,7 @@ READS_NO_RUNS = {
     "data partition": "draws partitions of an experiment",
     "data prepare": "executes the data set that is its argument",
     "index": "reads the papers' experiments",
+    "init": "writes files",
     "methods": "executes the method that is its argument",
     "new-method": "writes a file",
     "published": "reads published numbers",
