@@ -108,6 +108,8 @@ NOT_RUN = {
     f"{TRAIN} --log mine/log.py:start": "needs wandb and an account; test_round_logs.py runs such a function",
     "xdg-open results/reports/quick/index.html": "needs a desktop",
     "source .venv/bin/activate": "changes the shell",
+    "make wheel": "as in tests/end_to_end/test_installed.py",
+    "pip install dist/fedflat-*.whl": "as in tests/end_to_end/test_installed.py",
     "export FEDFLAT_DATA=/scratch/data": "changes the shell",
     "fedflat data check cifar10 --root /scratch/data": "needs a downloaded data set",
     "fedflat data prepare cifar10 --root /scratch/data --download": "downloads a data set",
@@ -300,7 +302,7 @@ def check_words(command: str, folder: Path) -> None:
     elif program == "python":
         assert (folder / words[0]).is_file(), command
     else:
-        assert program in ("xdg-open", "source", "export", "tensorboard", "npm", "mkdir"), (
+        assert program in ("xdg-open", "source", "export", "tensorboard", "npm", "mkdir", "pip"), (
             f"unknown program in {command}"
         )
 
