@@ -12,7 +12,6 @@ from fedflat.bench.input.content import read_own
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.strict_yaml import load_yaml
 
-# In a clone, fedflat/paper_tables is a link to it: its real path is that of stored results and archives.
 PAPER_TABLES = Path(__file__).resolve().parents[2] / "paper_tables"
 """The folder of the named experiments and of the layouts of their tables and figures, one folder for each."""
 
