@@ -48,6 +48,13 @@ assert not {"bench", "analysis"} & set(sys.modules)
 print(fedflat.__file__)
 """
 
+FINGERPRINTS = """
+from fedflat.analysis.analyses.provenance import analysis_fingerprint
+from fedflat.bench.training.code_version import code_fingerprint
+
+print(code_fingerprint(), analysis_fingerprint("hessian"), analysis_fingerprint("cost"))
+"""
+
 EARLIER_IMPORTS = """
 from bench.methods.base import Perturbation, unit
 from bench.methods.recipe import Components, Recipe
@@ -147,6 +154,14 @@ def test_a_wheel_has_every_file_once_and_one_name(once):
         if "__pycache__" not in place
     }
     assert files - {name.removeprefix("fedflat/") for name in found} == OF_A_CLONE
+
+
+@thorough
+def test_the_code_of_a_wheel_has_the_fingerprints_of_the_clone(python: Python, tmp_path: Path):
+    """Runs and analyses record them."""
+    printed = [output([str(python(kind)), "-c", FINGERPRINTS], tmp_path).split() for kind in ("clone", "wheel")]
+    assert printed[0] == printed[1]
+    assert len(set(printed[0])) == 3
 
 
 @pytest.mark.parametrize("kind", [case("clone", quick=True), case("wheel", quick=False)])
