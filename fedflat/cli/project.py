@@ -16,10 +16,10 @@ def init(
         ),
     ] = Path(),
 ) -> None:
-    """Write a small project: an experiment, a method, and the pipeline.
+    """Write a small project into a folder.
 
-    The project needs no clone of FedFlat. README.md says what its files are for, and the commands. Files that exist are
-    not overwritten.
+    It has an experiment, a method and the pipeline, and needs no clone of FedFlat. Its README.md says what the files are
+    for, and has the commands. Files that exist are not overwritten.
 
     \b
     Examples:
