@@ -11,15 +11,13 @@ from fedflat.cli.options import folder_path
 def init(
     folder: Annotated[
         Path,
-        typer.Argument(
-            help="The folder of the project. Default: the current one.", parser=folder_path, metavar="FOLDER"
-        ),
+        typer.Argument(help="The folder of the project.", parser=folder_path, metavar="FOLDER"),
     ] = Path(),
 ) -> None:
     """Write a small project into a folder.
 
-    It has an experiment, a method and the pipeline, and needs no clone of FedFlat. Its README.md says what the files are
-    for, and has the commands. Files that exist are not overwritten.
+    It has an experiment, a method and the pipeline, and needs no clone of FedFlat. Its README.md says what the files
+    are for, and has the commands. Files that exist are not overwritten.
 
     \b
     Examples:
