@@ -109,6 +109,8 @@ NOT_RUN = {
     f"{TRAIN} --log mine/log.py:start": "needs wandb and an account; test_round_logs.py runs such a function",
     "xdg-open results/reports/quick/index.html": "needs a desktop",
     "source .venv/bin/activate": "changes the shell",
+    "make wheel": "as in tests/end_to_end/test_installed.py",
+    "pip install dist/fedflat-*.whl": "as in tests/end_to_end/test_installed.py",
     "export FEDFLAT_DATA=/scratch/data": "changes the shell",
     "fedflat data check cifar10 --root /scratch/data": "needs a downloaded data set",
     "fedflat data prepare cifar10 --root /scratch/data --download": "downloads a data set",
@@ -135,10 +137,9 @@ NOT_RUN = {
 
 
 def with_the_readmes_run(folder: Path) -> None:
-    """A folder with the run that the README trains, the stored baselines, and in `results/few` some of bench1d's."""
+    """A folder with the run that the README trains, and in `results/few` some of the stored runs of bench1d."""
     assert f"written to {QUICK}/fedsam" in run(TRAIN, folder)
-    shutil.copytree(ROOT / "results/baselines", folder / "results/baselines")
-    stored = load("bench1d", folder / "results/baselines/bench1d")
+    stored = load("bench1d")
     few = stored.runs.query("participation == '5-of-50' and seed < 3 and variant == 'untuned'")
     save(folder / "results/few", Baselines(few, stored.curves.merge(few[CURVE_IDS], on=CURVE_IDS)))
 
@@ -275,8 +276,6 @@ def test_the_jobs_that_snakemake_plans_with_a_configuration(config: str, tmp_pat
 
 def assert_planned(page: Page, command: str, folder: Path) -> None:
     page.write_files(folder)
-    (folder / "results").mkdir()
-    (folder / "results" / "baselines").symlink_to(ROOT / "results" / "baselines")
     if "method=" in command:
         for begins in [line for line in page.commands if line.startswith("fedflat new-method ")]:
             run(begins, folder)
@@ -304,7 +303,7 @@ def check_words(command: str, folder: Path) -> None:
     elif program == "python":
         assert find_spec(words[1]) if words[0] == "-m" else (folder / words[0]).is_file(), command
     else:
-        assert program in ("xdg-open", "source", "export", "tensorboard", "npm", "mkdir"), (
+        assert program in ("xdg-open", "source", "export", "tensorboard", "npm", "mkdir", "pip"), (
             f"unknown program in {command}"
         )
 

@@ -129,7 +129,7 @@ class ResultPaths:
         return self.root / "logs" / experiment / cell / f"{name}.log"
 
     def baselines(self, grid: str) -> Path:
-        """The folder of the stored baselines of a grid."""
+        """The folder to which the stored baselines of a grid are written; `installed` says from where they are read."""
         return self.root / "baselines" / grid
 
     def cell_of(self, file: Path) -> tuple[str, CellAddress] | None:

@@ -18,7 +18,18 @@ from typer.main import get_command
 
 from fedflat.bench.host.threads import ONE_THREAD
 from fedflat.bench.input.errors import one_line
-from fedflat.cli import analysing, comparing, methods, planning, provenance, published, rendering, training, tuning
+from fedflat.cli import (
+    analysing,
+    comparing,
+    methods,
+    planning,
+    project,
+    provenance,
+    published,
+    rendering,
+    training,
+    tuning,
+)
 from fedflat.cli.groups import baselines, data
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
 from fedflat.explained import EXPLAINED, explained, is_closed_pipe, lacks_memory
@@ -33,6 +44,7 @@ app = typer.Typer(
     help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
 )
 for subcommand in (
+    project.init,
     training.run, tuning.tune, tuning.search, tuning.tuning_report,
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.study,

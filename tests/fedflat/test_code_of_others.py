@@ -253,6 +253,7 @@ READS_NO_RUNS = {
     "data list": "reads the folder of data sets",
     "data partition": "draws partitions of an experiment",
     "data prepare": "executes the data set that is its argument",
+    "init": "writes files",
     "methods": "executes the method that is its argument",
     "new-method": "writes a file",
     "published": "reads published numbers",

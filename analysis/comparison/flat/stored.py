@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedflat.analysis.comparison.adding import add
-from fedflat.analysis.comparison.baselines import RUNS, load
+from fedflat.analysis.comparison.baselines import RUNS, folder_of, load
 from fedflat.analysis.comparison.flat.search import add_search, load_search
 from fedflat.analysis.comparison.flat.units import units
 from fedflat.analysis.comparison.run_table import finished_runs
@@ -75,7 +75,7 @@ class Stored:
     def stored_in(self, grid: str) -> pd.DataFrame:
         """The runs of a stored grid."""
         place = self._place(grid)
-        file = (place or ResultPaths().baselines(grid)) / RUNS
+        file = (place or folder_of(grid)) / RUNS
         return load(grid, place).runs if file.is_file() else pd.DataFrame()
 
     def _place(self, grid: str) -> Path | None:
