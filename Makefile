@@ -3,6 +3,7 @@
 # make lint: checks style and types. make env: creates only the environment; HASHES= does without hashes.txt, for an index
 # with other files than PyPI.
 # make bench: measures the engine and writes docs/performance.md; BENCH="--quick" passes other options.
+# make wheel: builds the file in dist/ that pip installs elsewhere (docs/installation.md).
 # make docs: builds README.md and docs/ as a site in build/docs; a broken link is an error.
 # make fuzz: tries 100,000 random inputs, which takes hours; CASES=5000 tries another number.
 # make audit: writes docs/licences.md and hashes.txt, and looks for known vulnerabilities, which needs the internet.
@@ -16,7 +17,7 @@ HASHES ?= hashes.txt
 CASES ?= 100000
 AUDIT := build/audit
 
-.PHONY: env quick test test-all fuzz audit lint bench docs clean
+.PHONY: env quick test test-all fuzz audit lint bench docs wheel clean
 
 env: $(VENV)/.installed
 
@@ -46,7 +47,7 @@ fuzz: env
 	$(PYTEST) -s tests/fuzz --fuzz-cases $(CASES)
 
 audit: env $(AUDIT)/.installed
-	@$(BIN)/python -m tests.audit $(AUDIT)/bin
+	@$(BIN)/python -m studies.audit $(AUDIT)/bin
 
 # Their own environment, so that they are not among the packages that they check.
 $(AUDIT)/.installed: Makefile
@@ -66,6 +67,11 @@ bench: env
 docs: env
 	$(BIN)/sphinx-build -c docs -d build/doctrees --quiet --nitpicky --fail-on-warning --keep-going . build/docs
 	@echo "open build/docs/README.html"
+
+# build/lib may have files that are in the package no more.
+wheel: env
+	@rm -rf build/lib dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 clean:
 	rm -rf results/store results/experiments results/reports results/logs results/partitions build .snakemake

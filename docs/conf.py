@@ -37,6 +37,7 @@ docs/experiments/precedence
 :hidden:
 :caption: Use
 
+docs/installation
 docs/running
 docs/tuning
 docs/clusters

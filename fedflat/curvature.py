@@ -13,7 +13,7 @@ from fedflat.analysis.measures.curvature.hessian import TopEigenvalues, top_eige
 from fedflat.analysis.measures.directions import Biases, Family, filter_normalised_directions
 from fedflat.analysis.measures.flatness import Ascent
 from fedflat.analysis.measures.flatness import sharpness as measured_sharpness
-from fedflat.analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
+from fedflat.analysis.measures.landscape import CachedBatches, LandscapeGrid, score, symmetric_axis
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.engine.own_inputs import OwnSamples
 from fedflat.bench.engine.own_tensors import Model, copied, own_batches
@@ -108,11 +108,11 @@ def surface(
     >>> plane.pivot(index="a", columns="b", values="loss").shape
     (5, 5)
     """
-    grid = Grid((symmetric_axis(extent, points),) * 2)
+    grid = LandscapeGrid((symmetric_axis(extent, points),) * 2)
     stream = torch_stream(seed, "surface-directions")
     with _own(model, data, batch_size) as (objective, w, batches):
         directions = filter_normalised_directions(objective.layout, w, stream, biases=biases, orthogonal=orthogonal)
-        plane, prepared, rows = Family(w, directions), Prepared(objective, batches), []
+        plane, prepared, rows = Family(w, directions), CachedBatches(objective, batches), []
         with progress_bar("surface", len(grid.points), "point", progress) as bar:
             for point in grid.points:
                 rows.append((*point, *score(objective, plane, [point], prepared)[0]))

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ SMALLER = {
     f"fedflat analyse plane {QUICK}/fedavg --compare-with {QUICK}/fedsam --compare-with {QUICK}/fedasam "
     "--set through=[fedsam,fedasam]": "--set points=3",
     f"fedflat analyse hessian results/store/{CELLS}/*/seed-0 --set eigenvalues=10": "--set images=50",
-    "fedflat audit": "--out audit.md",  # not into the tree
+    "python -m studies.papers.audit": "--out audit.md",  # not into the tree
     "fedflat tune quick --methods fedavg --methods fedsam --trials 8 --out mine/tuned.yaml": (
         "--set training.rounds=2 --set tuning.rungs=[]"
     ),
@@ -78,7 +79,7 @@ INSTEAD = {
         "fedflat export quick_runs --out quick_table_accuracy.zip --set chosen=[fedsam] "
         "--set 'grid.partition=[{name: dirichlet, clients: 20, alpha: 0.1}]' --set 'grid.participation=[{active: 4}]'"
     ),
-    # All stored runs take a minute; tests/analysis/comparison/test_stored_grids.py reads them.
+    # All stored runs take a minute; tests/studies/test_stored_grids.py reads them.
     "fedflat study bench1d": "fedflat study bench1d --baselines results/few",
     # All cells of the grid take a minute: one of them.
     "snakemake --cores 2 mine_runs --config experiments=[mine/experiments.yaml]": (
@@ -109,6 +110,8 @@ NOT_RUN = {
     f"{TRAIN} --log mine/log.py:start": "needs wandb and an account; test_round_logs.py runs such a function",
     "xdg-open results/reports/quick/index.html": "needs a desktop",
     "source .venv/bin/activate": "changes the shell",
+    "make wheel": "as in tests/end_to_end/test_installed.py",
+    "pip install dist/fedflat-*.whl": "as in tests/end_to_end/test_installed.py",
     "export FEDFLAT_DATA=/scratch/data": "changes the shell",
     "fedflat data check cifar10 --root /scratch/data": "needs a downloaded data set",
     "fedflat data prepare cifar10 --root /scratch/data --download": "downloads a data set",
@@ -135,10 +138,9 @@ NOT_RUN = {
 
 
 def with_the_readmes_run(folder: Path) -> None:
-    """A folder with the run that the README trains, the stored baselines, and in `results/few` some of bench1d's."""
+    """A folder with the run that the README trains, and in `results/few` some of the stored runs of bench1d."""
     assert f"written to {QUICK}/fedsam" in run(TRAIN, folder)
-    shutil.copytree(ROOT / "results/baselines", folder / "results/baselines")
-    stored = load("bench1d", folder / "results/baselines/bench1d")
+    stored = load("bench1d")
     few = stored.runs.query("participation == '5-of-50' and seed < 3 and variant == 'untuned'")
     save(folder / "results/few", Baselines(few, stored.curves.merge(few[CURVE_IDS], on=CURVE_IDS)))
 
@@ -275,8 +277,6 @@ def test_the_jobs_that_snakemake_plans_with_a_configuration(config: str, tmp_pat
 
 def assert_planned(page: Page, command: str, folder: Path) -> None:
     page.write_files(folder)
-    (folder / "results").mkdir()
-    (folder / "results" / "baselines").symlink_to(ROOT / "results" / "baselines")
     if "method=" in command:
         for begins in [line for line in page.commands if line.startswith("fedflat new-method ")]:
             run(begins, folder)
@@ -302,9 +302,9 @@ def check_words(command: str, folder: Path) -> None:
     elif program == "tests/gpu/run":
         parser().parse_args(words)
     elif program == "python":
-        assert (folder / words[0]).is_file(), command
+        assert find_spec(words[1]) if words[0] == "-m" else (folder / words[0]).is_file(), command
     else:
-        assert program in ("xdg-open", "source", "export", "tensorboard", "npm", "mkdir"), (
+        assert program in ("xdg-open", "source", "export", "tensorboard", "npm", "mkdir", "pip"), (
             f"unknown program in {command}"
         )
 

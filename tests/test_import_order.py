@@ -1,6 +1,7 @@
 """The structure of the project: imports run in one direction and not in circles; the tests mirror the packages."""
 
 import ast
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -10,7 +11,7 @@ import pytest
 
 from tests.places import ROOT
 
-PACKAGES = ("bench", "analysis", "fedflat")
+PACKAGES = ("bench", "analysis", "fedflat", "studies")
 ROOMS = (
     "fedflat.bench.input", "fedflat.bench.files", "fedflat.bench.host", "fedflat.bench.code", "fedflat.bench.numerics",
     "fedflat.bench.data", "fedflat.bench.models", "fedflat.bench.methods",
@@ -20,8 +21,10 @@ ROOMS = (
     "fedflat.analysis.report", "fedflat.analysis.claims", "fedflat.analysis.explorer",
     "fedflat.analysis.comparison", "fedflat.analysis.planning", "fedflat.analysis.provenance",
     "fedflat",
+    "studies",
 )  # fmt: skip
-"""From the lowest to the highest: a package imports from itself and from packages before it in this list."""
+"""From the lowest to the highest: a package imports from itself and from packages before it in this list. The last one
+is no part of what is installed."""
 
 
 @cache
@@ -32,8 +35,8 @@ def modules() -> dict[str, Path]:
 
 
 def named(parts: Sequence[str]) -> str:
-    """The name of a module or package; `fedflat` has links to the other packages."""
-    return ".".join(parts if parts[0] == "fedflat" else ("fedflat", *parts))
+    """The name of a module or package; `fedflat` has links to `bench` and `analysis`."""
+    return ".".join(("fedflat", *parts) if parts[0] in ("bench", "analysis") else parts)
 
 
 @cache
@@ -48,12 +51,17 @@ def imports(module: str) -> tuple[str, ...]:
         node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
     ]
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "fedflat":
+        if isinstance(node, ast.ImportFrom) and node.module and is_own(node.module):
             named = [f"{node.module}.{alias.name}" for alias in node.names]
             found += [name if name in modules() else node.module for name in named]
         elif isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name in modules()]
+            found += [alias.name for alias in node.names if is_own(alias.name)]
     return tuple(dict.fromkeys(found))
+
+
+def is_own(module: str) -> bool:
+    """Whether the name of an import begins with a folder of the project; `bench` and `analysis` are in no room."""
+    return module.partition(".")[0] in PACKAGES
 
 
 def room(module: str) -> str | None:
@@ -85,6 +93,20 @@ def packages(module: str) -> set[str]:
     return {".".join(parts[:count]) for count in range(1, len(parts))}
 
 
+def test_only_tests_of_studies_import_studies():
+    """And those of the benchmarks, which maintainers run, too: the others test what is installed."""
+    files = [file.relative_to(ROOT / "tests") for file in (ROOT / "tests").rglob("*.py") if "studies" in imported(file)]
+    assert {file.parts[0] for file in files} <= {"studies", "benchmarks"}
+
+
+def imported(file: Path) -> set[str]:
+    """The first parts of the names of all modules that a file imports."""
+    nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return {name.partition(".")[0] for name in names}
+
+
 def test_no_files_import_each_other_in_a_circle():
     """An import of a module runs the __init__.py of its packages first, too, unless the importing file is in them."""
     graph = {
@@ -96,6 +118,13 @@ def test_no_files_import_each_other_in_a_circle():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
+
+
+def test_public_classes_have_names_of_their_own():
+    """One name with several meanings would have to be looked up each time that it is read."""
+    trees = [ast.parse(file.read_bytes()) for file in modules().values()]
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1 and not name.startswith("_")] == []
 
 
 def test_the_tests_mirror_the_rooms():

@@ -19,7 +19,7 @@ AGAIN = "repeat the command that trained the cell: it keeps finished runs, and w
 
 
 @dataclass(frozen=True)
-class Runs:
+class CellRuns:
     """Finished runs by seed that differ in their seeds only; `names`: the values of `IDS` for them."""
 
     names: Mapping[str, str]
@@ -41,7 +41,7 @@ class Runs:
         return next(iter(self.by_seed.values())).config.model.threads(available_cores())
 
 
-def found_runs(folder: Path) -> list[Runs]:
+def found_runs(folder: Path) -> list[CellRuns]:
     """All finished runs in a folder, those that differ in their seeds only together; a `UserError` if there is none.
 
     In a list, runs have the labels of its experiment; elsewhere, those of their configurations.
@@ -62,7 +62,7 @@ def found_runs(folder: Path) -> list[Runs]:
     return [_by_configuration([*map(RunDirectory, runs)]) for runs in places.values()]
 
 
-def find_runs(folder: Path) -> Runs:
+def find_runs(folder: Path) -> CellRuns:
     """The runs of a folder, which must differ in their seeds only."""
     found = found_runs(folder)
     if len(found) > 1:
@@ -86,15 +86,15 @@ def results_of(file: Path) -> Path:
     return (file if len(file.parents) > len(PLACE) else file.absolute()).parents[len(PLACE)]
 
 
-def _listed(file: Path) -> Runs:
+def _listed(file: Path) -> CellRuns:
     """The runs of a list of an experiment, which must exist."""
     names = dict(zip(IDS, file.absolute().parts[-len(IDS) - 1 : -1], strict=True))
-    return Runs(names, {one.seed: one.run for one in runs_of_list(file)})
+    return CellRuns(names, {one.seed: one.run for one in runs_of_list(file)})
 
 
-def _by_configuration(runs: Sequence[RunDirectory]) -> Runs:
+def _by_configuration(runs: Sequence[RunDirectory]) -> CellRuns:
     by_seed = {run.config.seed: run for run in runs}
     config = runs[0].config
     labels = (config.dataset.label, config.partition.label, config.participation.label(config.partition.clients))
     names = dict(zip(IDS, (*labels, config.method.recipe.name), strict=True))
-    return Runs(names, dict(sorted(by_seed.items())))
+    return CellRuns(names, dict(sorted(by_seed.items())))

@@ -10,7 +10,7 @@ import torch
 
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
-from fedflat.analysis.analyses.found_runs import Runs, find_runs
+from fedflat.analysis.analyses.found_runs import CellRuns, find_runs
 from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
@@ -27,10 +27,10 @@ from fedflat.bench.training.run_directory import identified
 
 def store_analysis(
     analysis: Analysis,
-    cell: Runs,
+    cell: CellRuns,
     device: torch.device,
     log: Progress,
-    compare_with: Sequence[Runs] = (),
+    compare_with: Sequence[CellRuns] = (),
     *,
     replace: bool = False,
 ) -> dict[int, Path]:
@@ -85,7 +85,7 @@ def run_analysis(
 
 
 def _analysed_runs(
-    analysis: Analysis, cell: Runs, device: torch.device, log: Progress, compare_with: Sequence[Runs]
+    analysis: Analysis, cell: CellRuns, device: torch.device, log: Progress, compare_with: Sequence[CellRuns]
 ) -> Iterator[AnalysedRun]:
     """The runs of a cell that the analysis selects, each with those of the same seed with which it is compared."""
     for seed in analysis.selected_seeds(list(cell.by_seed)):

@@ -12,7 +12,15 @@ from fedflat.analysis.analyses.partial_results import PartialResults
 from fedflat.analysis.analyses.provenance import analysis_fingerprint
 from fedflat.analysis.measures.directions import Family
 from fedflat.analysis.measures.forward_passes import differences, forward_precision, spread
-from fedflat.analysis.measures.landscape import Grid, Point, Prepared, Score, chunks, points_together, score
+from fedflat.analysis.measures.landscape import (
+    CachedBatches,
+    LandscapeGrid,
+    Point,
+    Score,
+    chunks,
+    points_together,
+    score,
+)
 from fedflat.analysis.measures.packaged_landscape import packaged_scores
 from fedflat.bench.data.dataset import Subset
 from fedflat.bench.input.content import short_hash
@@ -22,14 +30,14 @@ def score_points(
     run: AnalysedRun,
     analysis: OfLandscape,
     family: Family,
-    grid: Grid,
+    grid: LandscapeGrid,
     samples: Mapping[Subset, Sample],
 ) -> pd.DataFrame:
     """Loss and error of the models at all points, on each sample: columns point (its index), data, loss, error.
 
     If they are computed in bf16, also the columns `DIFFERENCES`.
     """
-    data = {subset: Prepared(run.setup.objective, sample.data) for subset, sample in samples.items()}
+    data = {subset: CachedBatches(run.setup.objective, sample.data) for subset, sample in samples.items()}
     evaluated = _by_package if analysis.evaluator == "loss_landscapes" else _by_fedflat
     with forward_precision(run.setup.objective, analysis.precision):
         scores = evaluated(run, analysis, family, grid, data)
@@ -39,7 +47,7 @@ def score_points(
 
 
 def _by_fedflat(
-    run: AnalysedRun, analysis: OfLandscape, family: Family, grid: Grid, data: Mapping[Subset, Prepared]
+    run: AnalysedRun, analysis: OfLandscape, family: Family, grid: LandscapeGrid, data: Mapping[Subset, CachedBatches]
 ) -> dict[Subset, list[Score]]:
     """The scores at the grid's points.
 
@@ -61,7 +69,7 @@ def _by_fedflat(
 
 
 def _by_package(
-    run: AnalysedRun, analysis: OfLandscape, family: Family, grid: Grid, data: Mapping[Subset, Prepared]
+    run: AnalysedRun, analysis: OfLandscape, family: Family, grid: LandscapeGrid, data: Mapping[Subset, CachedBatches]
 ) -> dict[Subset, list[Score]]:
     """The scores at the grid's points by the package loss-landscapes, and at the further points by FedFlat."""
     objective, scores = run.setup.objective, {}
@@ -74,8 +82,8 @@ def _by_package(
 def _differences(
     run: AnalysedRun,
     family: Family,
-    grid: Grid,
-    data: Mapping[Subset, Prepared],
+    grid: LandscapeGrid,
+    data: Mapping[Subset, CachedBatches],
     scores: Mapping[Subset, Sequence[Score]],
 ) -> dict[str, float]:
     """The values of `DIFFERENCES` for scores in bf16, at a few points of the grid and on all samples."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedflat.analysis.analyses.analysed_run import name_among
 from fedflat.analysis.analyses.base import Analysis
-from fedflat.analysis.analyses.found_runs import Runs, results_of
+from fedflat.analysis.analyses.found_runs import CellRuns, results_of
 from fedflat.analysis.analyses.provenance import name_value_pairs
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment
@@ -35,7 +35,7 @@ def stored_file(run: Path, analysis: Analysis, name: str = "", compared: Sequenc
     return run / FOLDER / f"{analysis.name}-{short_hash(name_value_pairs(parts), digits=HASH_DIGITS)}.csv"
 
 
-def write_analysis_list(list_file: Path, runs: Runs, files: Mapping[int, Path]) -> None:
+def write_analysis_list(list_file: Path, runs: CellRuns, files: Mapping[int, Path]) -> None:
     """Write the list of the files of an analysis, which are given by seed."""
     results = results_of(list_file)
     write_list(list_file, [list_row(results, seed, runs.by_seed[seed].identity, file) for seed, file in files.items()])

@@ -109,7 +109,7 @@ def every(parts: Sequence[Statement]) -> Statement:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Decision:
     """The outcome of a statement, and the contrast that decides it.
 
     Of m parts that must hold, it is the one with the m-th largest distance from the bounds, among those with the same
@@ -132,14 +132,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Levels:
+class ErrorLevels:
     """The probabilities of error that are allowed for the outcomes 'holds' and 'fails'."""
 
     holds: float = ALPHA
     fails: float = ALPHA
 
 
-def decide(statement: Statement, values: Values, *, exact: bool, levels: Levels = Levels()) -> Finding:
+def decide(statement: Statement, values: Values, *, exact: bool, levels: ErrorLevels = ErrorLevels()) -> Decision:
     """Whether the statement holds, by the rule in this module's docstring.
 
     `exact`: the values have no error, such as printed numbers and counts, so that one value decides.
@@ -147,7 +147,7 @@ def decide(statement: Statement, values: Values, *, exact: bool, levels: Levels 
     if isinstance(statement, Contrast):
         return _of_contrast(statement, values, levels, exact=exact)
     n, m = len(statement.parts), statement.least
-    inner = Levels(levels.holds / (n - m + 1), levels.fails / m)
+    inner = ErrorLevels(levels.holds / (n - m + 1), levels.fails / m)
     found = [decide(part, values, exact=exact, levels=inner) for part in statement.parts]
     outcomes = [finding.outcome for finding in found]
     known = sorted((finding for finding in found if not math.isnan(finding.margin)), key=lambda f: -f.margin)
@@ -160,26 +160,26 @@ def decide(statement: Statement, values: Values, *, exact: bool, levels: Levels 
         shown = [finding for finding in known if finding.outcome == outcome][m - n - 1]
     else:
         shown = known[max(len(known) - (n - m) - 1, 0)] if known else found[0]
-    return Finding(outcome, shown.contrast, shown.value, shown.interval, shown.seeds)
+    return Decision(outcome, shown.contrast, shown.value, shown.interval, shown.seeds)
 
 
-def _of_contrast(contrast: Contrast, values: Values, levels: Levels, *, exact: bool) -> Finding:
+def _of_contrast(contrast: Contrast, values: Values, levels: ErrorLevels, *, exact: bool) -> Decision:
     sample, region = contrast.by_seed(values), contrast.region
     if not sample or any(math.isnan(value) for value in sample):
-        return Finding("undecided", contrast, seeds=len(sample))
+        return Decision("undecided", contrast, seeds=len(sample))
     mean = math.fsum(sample) / len(sample) if all(map(math.isfinite, sample)) else sample[0]
     if exact:
         bounds = {alpha: (min(sample), max(sample)) for alpha in (ALPHA, levels.holds, levels.fails)}
     elif len(sample) > 1 and all(map(math.isfinite, sample)):
         bounds = {alpha: interval(sample, alpha) for alpha in (ALPHA, levels.holds, levels.fails)}
     else:
-        return Finding("undecided", contrast, mean, seeds=len(sample))
+        return Decision("undecided", contrast, mean, seeds=len(sample))
     outcome: Outcome = "undecided"
     if region.has(*bounds[levels.holds]):
         outcome = "holds"
     elif region.excludes(*bounds[levels.fails]):
         outcome = "fails"
-    return Finding(outcome, contrast, mean, bounds[ALPHA], len(sample))
+    return Decision(outcome, contrast, mean, bounds[ALPHA], len(sample))
 
 
 def interval(sample: Sequence[float], alpha: float = ALPHA) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from fedflat.analysis.claims.decide import Finding, Statement, decide
+from fedflat.analysis.claims.decide import Decision, Statement, decide
 from fedflat.analysis.claims.schema import Claim, PaperClaims, claims_of
 from fedflat.analysis.layouts.layout import layout_names
 from fedflat.analysis.layouts.protocol import at_scale, with_requested_value
@@ -55,7 +55,7 @@ class Printed:
 
     paper: str
 
-    def finding(self, claim: Claim) -> Finding | None:
+    def finding(self, claim: Claim) -> Decision | None:
         """Whether the printed numbers confirm a claim; None if none is printed."""
         statement = claim.statement(list(self._experiment.settings))
         if statement is None:
@@ -103,7 +103,7 @@ class Printed:
 
 
 @dataclass(frozen=True)
-class Runs:
+class RunEvidence:
     """The runs of an experiment: of a paper's, or of one that extends it."""
 
     requested: RequestedExperiment
@@ -201,7 +201,7 @@ class Runs:
         files = (tidy.path(claim.column.file, cell) for claim in self.paper.claims for cell in self.cells(claim))
         return list(dict.fromkeys(files))
 
-    def finding(self, claim: Claim) -> Finding | None:
+    def finding(self, claim: Claim) -> Decision | None:
         """Whether the runs confirm a claim; None if no cell of it has values."""
         statement = self._statement(claim)
         if statement is None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from fedflat.analysis.claims.decide import Finding
-from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.decide import Decision
+from fedflat.analysis.claims.evidence import Printed, RunEvidence
 from fedflat.analysis.claims.schema import FORMS, Claim
-from fedflat.analysis.claims.statements import Bounds, Change, Comparison, Level, Rank
+from fedflat.analysis.claims.statements import Bounds, Change, Level, MethodComparison, Rank
 from fedflat.bench.files.text_table import aligned, markdown
 
 HEADER = ["claim", "place", "stated", "print", "measured", "95 % interval", "decision"]
@@ -33,8 +33,8 @@ class Judged:
     """A claim, what the printed numbers say of it, and what the runs say; None where there are no numbers."""
 
     claim: Claim
-    printed: Finding | None
-    measured: Finding | None
+    printed: Decision | None
+    measured: Decision | None
 
     @property
     def cells(self) -> list[str]:
@@ -55,12 +55,12 @@ class Judged:
         ]
 
 
-def judged(printed: Printed, runs: Runs) -> list[Judged]:
+def judged(printed: Printed, runs: RunEvidence) -> list[Judged]:
     """All claims of a paper, decided by its printed numbers, and separately by runs."""
     return [Judged(claim, printed.finding(claim), runs.finding(claim)) for claim in runs.paper.claims]
 
 
-def text(rows: Sequence[Judged], runs: Runs) -> str:
+def text(rows: Sequence[Judged], runs: RunEvidence) -> str:
     """The numbers for a terminal, below each claim what is stated and what is measured, and the summary."""
     numbers = ([row.claim.id, *row.numbers] for row in rows)
     header, *firsts = aligned([[HEADER[0], *HEADER[3:]], *numbers])
@@ -74,7 +74,7 @@ def text(rows: Sequence[Judged], runs: Runs) -> str:
     return "\n".join([*lines, "", *wrap(LEGEND, WIDTH), "", *wrap(summary(rows, runs), WIDTH)])
 
 
-def page(rows: Sequence[Judged], runs: Runs) -> str:
+def page(rows: Sequence[Judged], runs: RunEvidence) -> str:
     """The Markdown page: the table, with each claim in words, and the claims without a statement."""
     experiment, file = runs.requested.experiment, runs.paper
     lines = [f"# Claims of {runs.requested.paper}, decided by runs of {experiment.name} ({runs.kind})", ""]
@@ -90,7 +90,7 @@ def page(rows: Sequence[Judged], runs: Runs) -> str:
     return "\n".join(lines) + "\n"
 
 
-def summary(rows: Sequence[Judged], runs: Runs) -> str:
+def summary(rows: Sequence[Judged], runs: RunEvidence) -> str:
     """How many claims hold, by each kind of evidence."""
     return (
         f"{runs.requested.experiment.name}: {len(rows)} claims, {len(runs.paper.not_decided)} more have no statement "
@@ -100,7 +100,7 @@ def summary(rows: Sequence[Judged], runs: Runs) -> str:
     )
 
 
-def counts(findings: Sequence[Finding | None]) -> str:
+def counts(findings: Sequence[Decision | None]) -> str:
     """The number of claims with each outcome, such as '33 hold, 13 fail, 0 undecided, 9 without numbers'."""
     found = Counter(map(_outcome, findings))
     return ", ".join(f"{found[outcome]} {plural}" for outcome, plural in PLURALS.items())
@@ -111,7 +111,7 @@ def stated(claim: Claim) -> str:
     (key,) = (form for form in FORMS if getattr(claim, form) is not None)
     form = claim.form
     subjects = said = _methods(form.subjects)
-    if isinstance(form, Comparison):
+    if isinstance(form, MethodComparison):
         sign = ">" if key == "higher" else "<"
         bounds = f" by {_bounds(form.by)}" if form.by else f" by a factor {_bounds(form.factor)}" if form.factor else ""
         said = f"{subjects} {sign} {_methods(form.than)}{bounds}"
@@ -142,19 +142,19 @@ def _bounds(bounds: Bounds | None) -> str:
     return ", ".join(f"{sign} {bound:g}" for sign, bound in pairs if bound is not None)
 
 
-def _outcome(finding: Finding | None) -> str:
+def _outcome(finding: Decision | None) -> str:
     return "–" if finding is None else finding.outcome
 
 
-def _in_brackets(finding: Finding) -> str:
+def _in_brackets(finding: Decision) -> str:
     return "" if finding.value is None else f" ({_value(finding)})"
 
 
-def _value(finding: Finding) -> str:
+def _value(finding: Decision) -> str:
     return "no value" if finding.value is None else _number(finding.value, log=finding.contrast.log)
 
 
-def _interval(finding: Finding | None) -> str:
+def _interval(finding: Decision | None) -> str:
     if finding is None or finding.interval is None:
         return "–"
     low, high = (_number(bound, log=finding.contrast.log) for bound in finding.interval)

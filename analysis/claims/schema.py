@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from fedflat.analysis.claims.decide import AtLeast, Statement, every
-from fedflat.analysis.claims.statements import Change, Comparison, Form, Level, Rank, Unit
+from fedflat.analysis.claims.statements import Change, Level, MethodComparison, Rank, StatementForm, Unit
 from fedflat.analysis.measures.convergence import FinalValue
 from fedflat.analysis.tables.layout import Column
 from fedflat.bench.experiments.address import Setting
@@ -64,8 +64,8 @@ class Claim(Frozen):
     smoothed: bool = Field(default=False, description="as in a column of a table")
     final: FinalValue | None = Field(default=None, description="the reported value of a run; null: the paper's")
     select: Select = Select()
-    higher: Comparison | None = None
-    lower: Comparison | None = None
+    higher: MethodComparison | None = None
+    lower: MethodComparison | None = None
     highest: Rank | None = None
     lowest: Rank | None = None
     rises: Change | None = None
@@ -95,9 +95,9 @@ class Claim(Frozen):
         return Column(header=self.id, **self.model_dump(include=shown))
 
     @property
-    def form(self) -> Form:
+    def form(self) -> StatementForm:
         """Its statement."""
-        forms: list[Form | None] = [getattr(self, name) for name in FORMS]
+        forms: list[StatementForm | None] = [getattr(self, name) for name in FORMS]
         return next(form for form in forms if form is not None)
 
     def statement(self, settings: Sequence[Setting], stands_for: StandsFor = NONE) -> Statement | None:

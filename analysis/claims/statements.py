@@ -63,7 +63,7 @@ ABOVE = Region(0, strict=True)
 Terms = tuple[tuple[CellAddress, float], ...]
 
 
-class Form(Frozen, ABC):
+class StatementForm(Frozen, ABC):
     """The form of a statement. `sign`: -1 for lower, lowest and falls; else 1."""
 
     @property
@@ -76,7 +76,7 @@ class Form(Frozen, ABC):
         """The statement about one of its methods, on average over the units."""
 
 
-class Comparison(Form):
+class MethodComparison(StatementForm):
     """`higher` or `lower`: a method is above or below others in the same setting.
 
     `by`: how far; `factor`: how many times. With an upper bound, the best of the others is meant: the method passes
@@ -89,7 +89,7 @@ class Comparison(Form):
     factor: Bounds | None = None
 
     @model_validator(mode="after")
-    def _positive(self) -> "Comparison":
+    def _positive(self) -> "MethodComparison":
         if self.factor is not None and self.factor.region.high <= 0:
             raise UserError("factor: its upper bound must be above 0")
         return self
@@ -118,7 +118,7 @@ class Comparison(Form):
         return ABOVE if self.by is None else self.by.region
 
 
-class Rank(Form):
+class Rank(StatementForm):
     """`highest` or `lowest`: a method is among the `rank` highest or lowest of several."""
 
     method: Labels
@@ -137,7 +137,7 @@ class Rank(Form):
         return every(parts) if self.rank == 1 else AtLeast(len(parts) - self.rank + 1, tuple(parts))
 
 
-class Change(Form):
+class Change(StatementForm):
     """`rises` or `falls`: the value of a method, or its lead over others, changes from each label to the next one.
 
     `by`: how much.
@@ -172,7 +172,7 @@ class Change(Form):
         return every(parts)
 
 
-class Level(Bounds, Form):
+class Level(Bounds, StatementForm):
     """`level`: the value of a method itself."""
 
     of: Labels

@@ -35,7 +35,9 @@ from fedflat.analysis.comparison.tuning.search_budgets import by_protocol, check
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import IDS, CellAddress
 from fedflat.bench.experiments.files import experiment_files, experiment_names, read_yaml
+from fedflat.bench.experiments.installed import begin_as_copy
 from fedflat.bench.experiments.resolving import experiment_data
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.files.locks import folder_lock
 from fedflat.bench.input.errors import UserError, first_few
@@ -63,13 +65,13 @@ def add(
     """
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
-    place = folder or folder_of(grid)
+    place, known_place = (folder, folder) if folder else (ResultPaths().baselines(grid), folder_of(grid))
     added = [collect(requested, analyses=analyses) for requested in requests]
     place.parent.mkdir(parents=True, exist_ok=True)
     with no_empty_folders([place / RUNS]), folder_lock(place) as is_free:
         if not is_free:
             raise UserError(f"another process is writing '{place}'")
-        stored = [load(grid, folder)] if any((place / name).exists() for name in (RUNS, COMMON, CURVES)) else []
+        stored = [load(grid, folder)] if any((known_place / name).exists() for name in (RUNS, COMMON, CURVES)) else []
         before = {name for one in stored for name in one.runs["experiment"]}
         names = {requested.experiment.name for requested in requests}
         if replace:
@@ -85,6 +87,8 @@ def add(
         _check_distinct(together.runs, place)
         _check_seeds(together.runs, place)
         check_budgets(together.of_variant(TUNED).runs, f"'{place}'")
+        if folder is None:
+            begin_as_copy(place)
         kept = {requested.experiment.name for requested in requests if _keep_tuned_file(requested, place)}
         save(place, together)  # after the files: a kill leaves no runs without theirs
         if replace:

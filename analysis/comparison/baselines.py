@@ -32,6 +32,7 @@ from fedflat.analysis.comparison.run_table import (
 )
 from fedflat.analysis.measures.convergence import Better
 from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.installed import stored_names, where_stored
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.input.content import short_hash
@@ -86,12 +87,14 @@ def rated_columns(runs: pd.DataFrame) -> dict[str, Better]:
 
 def stored_grids(place: Path | None = None) -> list[str]:
     """The grids with stored baselines in the folder of all grids."""
-    return sorted(file.parent.name for file in (place or folder_of("any").parent).glob(f"*/{RUNS}"))
+    if place is not None:
+        return sorted(file.parent.name for file in place.glob(f"*/{RUNS}"))
+    return [name for name in stored_names(ResultPaths().baselines("any").parent) if (folder_of(name) / RUNS).is_file()]
 
 
 def folder_of(grid: str) -> Path:
-    """The folder of the stored baselines of a grid."""
-    return ResultPaths().baselines(grid)
+    """The folder from which the stored baselines of a grid are read."""
+    return where_stored(ResultPaths().baselines(grid))
 
 
 def stored_experiment(folder: Path, name: str) -> Path:

@@ -36,8 +36,8 @@ def grids() -> list[str]:
 
 
 def overview(grid: str, folder: Path | None = None) -> list[str]:
-    """What the baselines of a grid contain, as aligned lines."""
-    return aligned(facts(grid, folder))
+    """What the baselines of a grid contain and where they are, as aligned lines."""
+    return aligned([*facts(grid, folder), ("folder", str(folder or folder_of(grid)))])
 
 
 def facts(grid: str, folder: Path | None = None) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """Draw, caption and save figures; the kinds of figures register themselves."""
 
-import pkgutil
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +8,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-import fedflat.analysis.figures
 from fedflat.analysis.analyses import ANALYSES
 from fedflat.analysis.figures.base import STYLE, FigureLayout, figure_style
 from fedflat.analysis.figures.notes import missing_note
@@ -32,14 +30,8 @@ from fedflat.bench.files.atomic import replacing
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.registry import registered
 
-_FOLDERS = [
-    f"fedflat.analysis.figures.{module.name}"
-    for module in pkgutil.iter_modules(fedflat.analysis.figures.__path__)
-    if module.ispkg
-]
-
-KINDS: Mapping[str, type[FigureLayout]] = registered(FigureLayout, *_FOLDERS, key="kind")
-"""The layouts of figures by kind. A new file with a class in one of the folders is a new kind."""
+KINDS: Mapping[str, type[FigureLayout]] = registered(FigureLayout, "fedflat.analysis.figures.kinds", key="kind")
+"""The layouts of figures by kind. A new file with a class in that folder is a new kind."""
 
 
 def load_figure(

@@ -26,7 +26,7 @@ MOST_TOGETHER = 256
 
 
 @dataclass(frozen=True)
-class Grid:
+class LandscapeGrid:
     """Points of parameter space: those of one or two axes, each with equal steps, and `further` ones."""
 
     axes: tuple[Sequence[float], ...]
@@ -116,7 +116,7 @@ def points_together(objective: Objective, family: Family, data: Batched) -> int:
     return max(1, min(MOST_TOGETHER, int(fit)))
 
 
-class Prepared:
+class CachedBatches:
     """Batches in the objective's memory format, cached between passes if they are small."""
 
     def __init__(self, objective: Objective, data: Batched) -> None:

@@ -1,4 +1,4 @@
-"""Statistics of paired differences: a t-interval, a sign-flip test, and corrections for several tests.
+"""Statistics of paired differences: a t-interval, a sign-flip test, and its correction for several tests.
 
 Pure functions of arrays. A pair is two runs with the same setting and seed. The unit is the seed: runs with the same
 seed in several settings are not independent. Random draws use a constant seed: equal differences give equal numbers.
@@ -89,12 +89,3 @@ def flips(n: int) -> Floats:
         return np.asarray(1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1), dtype=np.float64)
     drawn = np.random.default_rng(0).choice([-1.0, 1.0], size=(RESAMPLES, n))
     return np.vstack([np.ones(n), drawn])
-
-
-def holm(p_values: ArrayLike) -> Floats:
-    """Holm's step-down correction: the chance of any false positive among corrected p-values below α is at most α."""
-    p = np.asarray(p_values, dtype=float)
-    order = np.argsort(p, kind="stable")
-    corrected = np.empty(len(p))
-    corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
-    return corrected

@@ -21,9 +21,8 @@ from fedflat.analysis.comparison.compare import Comparison, comparison_of
 from fedflat.analysis.comparison.flat.pairs import BASE, pairs
 from fedflat.analysis.comparison.flat.search import trials_of
 from fedflat.analysis.comparison.flat.stored import Stored
-from fedflat.analysis.comparison.flat.tables import with_interval
 from fedflat.analysis.comparison.flat.units import unit_curves, units
-from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.report_table import number, with_interval
 from fedflat.analysis.comparison.run_table import TUNED, curve_table, finished_runs, run_table
 from fedflat.analysis.planning.compared_method import entry_of
 from fedflat.analysis.report.requested import RequestedExperiment
@@ -37,9 +36,9 @@ from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.marks import Neutral, Radius, Search
 from fedflat.bench.methods.recipe import Recipe
-from fedflat.bench.tuning.protocol.finals import Final, Source, Winners
+from fedflat.bench.tuning.protocol.finals import Final, ValueSource, Winners
 from fedflat.bench.tuning.protocol.queue import work
-from fedflat.bench.tuning.protocol.reading import Grid, protocol_file
+from fedflat.bench.tuning.protocol.reading import SearchedGrid, protocol_file
 from fedflat.bench.tuning.protocol.units import Units
 
 GROUP = "compared"
@@ -126,7 +125,7 @@ class ComparedByProtocol:
         experiment, protocol = self.folder / "experiments.yaml", self.folder / "search.yaml"
         _write(experiment, self._experiment())
         _write(protocol, self._protocol())
-        found = Units(Grid.read(str(protocol)), self.folder)
+        found = Units(SearchedGrid.read(str(protocol)), self.folder)
         for seed in () if self.is_base else self.seeds:
             unit = found.of(found.grid.main, self.base, seed)
             if not unit.has_ended:
@@ -143,7 +142,7 @@ class ComparedByProtocol:
     def winners(self, seed: int) -> Winners:
         """The experiment with the winning values of a tuning seed."""
         name = self.units.protocol.settings[self.units.grid.main]
-        return Winners(self.units, Source(self.units.grid.main, seed, seed, name, "_t"))
+        return Winners(self.units, ValueSource(self.units.grid.main, seed, seed, name, "_t"))
 
     @property
     def is_stored(self) -> bool:
@@ -196,7 +195,7 @@ class ComparedByProtocol:
             name: f"{number(row[column], '.1f')} and {number(row[f'{column}{BASE}'], '.1f')}"
             for name, column in (("training", "train_accuracy"), ("test", "test_accuracy"))
         }
-        difference = with_interval(row["difference"], row["low"], row["high"])
+        difference = with_interval(row["difference"], row["low"], row["high"], "+.1f")
         return (
             f"{row['title']} − {row[f'title{BASE}']}: {difference} points in test accuracy, {row['n']} tuning seeds, "
             f"{row['state']} (training {sides['training']} %, test {sides['test']} %)."

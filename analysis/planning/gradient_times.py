@@ -129,7 +129,9 @@ class GradientTimes:
         """Seconds of a gradient."""
         if gradient not in self.known:
             if self.device is None:
-                raise UserError(f"the time of {gradient} is not known: measure it with fedflat index --measure")
+                raise UserError(
+                    f"the time of {gradient} is not known: measure it with python -m studies.papers.index --measure"
+                )
             self.known[gradient] = float(f"{1000 * _measure(gradient, self.device):.4g}")  # as in the file
         return self.known[gradient] / 1000
 

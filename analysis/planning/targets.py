@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.evidence import Printed, RunEvidence
 from fedflat.analysis.claims.page import judged, page
 from fedflat.analysis.claims.schema import claims_file, papers_with_claims
 from fedflat.analysis.comparison.baselines import RUNS, folder_of
 from fedflat.analysis.comparison.explore import render_explorer
 from fedflat.analysis.comparison.run_table import ANALYSED
 from fedflat.analysis.comparison.study.source import has_stored_measures
-from fedflat.analysis.comparison.tuning.compositions.searches import SCREENED, is_stored, stored_files
 from fedflat.analysis.comparison.tuning.source import has_stored_tuning
 from fedflat.analysis.comparison.tuning.trials import file_of
 from fedflat.analysis.report.checked_layouts import CheckedLayouts
@@ -229,23 +228,6 @@ class ReportOnTuning(ReportOnStored):
 
 
 @dataclass(frozen=True)
-class CompositionsReport(Target):
-    """The report on compositions, of what is stored of them."""
-
-    def outputs(self) -> list[Path]:
-        """The page, which is written last."""
-        return [self.requested.report_paths.compositions / "compositions.md"]
-
-    def inputs(self) -> list[Path]:
-        """The stored searches, and the baselines of published methods and of compositions."""
-        return stored_files(self.requested.target)
-
-    def commands(self) -> list[list[str]]:
-        """The command that writes the report."""
-        return [["compositions", "report", self.requested.target]]
-
-
-@dataclass(frozen=True)
 class ClaimsPage(Target):
     """The page with the claims of the experiment's paper."""
 
@@ -255,11 +237,11 @@ class ClaimsPage(Target):
 
     def inputs(self) -> list[Path]:
         """The file of the claims, and the tidy files that decide them."""
-        return [claims_file(self.requested.paper), *Runs(self.requested).inputs()]
+        return [claims_file(self.requested.paper), *RunEvidence(self.requested).inputs()]
 
     def render(self) -> None:
         """Decide the claims, and write the page."""
-        runs = Runs(self.requested)
+        runs = RunEvidence(self.requested)
         write_text(self.requested.report_paths.claims, page(judged(Printed(runs.requested.paper), runs), runs))
 
     def commands(self) -> list[list[str]]:
@@ -282,8 +264,6 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
         **{f"_table_{name}": Rendered(requested, Tables, (name,)) for name in tables.names()},
         **{f"_figure_{name}": Rendered(requested, Figures, tuple(parts)) for name, parts in figure_parts.items()},
     }
-    if is_stored(requested.target, SCREENED):
-        by_ending["_compositions"] = CompositionsReport(requested)
     if requested.paper in papers_with_claims():
         by_ending["_claims"] = ClaimsPage(requested)
     name = requested.target

@@ -401,16 +401,6 @@ class Workflow:
         return targets.ReportOnTuning(self.experiments[w.experiment]).from_runs
 
     @one_line_errors
-    def compositions_inputs(self, w: Wildcards) -> list[Path]:
-        """The stored searches and runs that a report on compositions reads."""
-        return targets.CompositionsReport(self.experiments[w.experiment]).inputs()
-
-    def compositions_command(self, w: Wildcards) -> list[str]:
-        """The `fedflat` command of a report on compositions, without its output."""
-        [command] = targets.CompositionsReport(self.experiments[w.experiment]).commands()
-        return command
-
-    @one_line_errors
     def page_inputs(self, w: Wildcards) -> list[Path]:
         """The files of the tables and figures of a page, and the interactive page that it links."""
         requested = self.experiments[w.experiment]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.analysis.provenance.comparison import Comparison
+from fedflat.analysis.provenance.differences import Differences
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.engine.local import LocalResult
 from fedflat.bench.experiments.results import METRICS
@@ -90,7 +90,7 @@ class Replay:
         start = max((r for r in states if r <= latest), default=0)
         return range(start + 1, min((start if first is None else latest) + count, done) + 1)
 
-    def evaluate(self, comparison: Comparison) -> None:
+    def evaluate(self, comparison: Differences) -> None:
         """Evaluate the final model, and compare the result with the metrics of the last round."""
         device, last = self.setup.objective.device, self.metrics[-1]
         self._choice(len(self.metrics)).prepare([self.setup.objective])
@@ -100,7 +100,7 @@ class Replay:
         stored = {name: last.get(name, nan) for name in again}
         comparison.numbers(self.run.path / METRICS, f"round {len(self.metrics)}", stored, again)
 
-    def compute(self, rounds: range, comparison: Comparison) -> None:
+    def compute(self, rounds: range, comparison: Differences) -> None:
         """Compute these rounds, and compare metrics, states, local models and the final model as far as stored."""
         setup, run, device = self.setup, self.run, self.setup.objective.device
         start = rounds.start - 1
@@ -122,7 +122,7 @@ class Replay:
         choice = self.recorded[1 if finished_rounds else 0] or EngineChoice()
         return choice if choice.is_possible_on(self.setup.objective.device) else choice.simpler() or choice
 
-    def _compare(self, state: FederationState, results: Mapping[int, LocalResult], comparison: Comparison) -> None:
+    def _compare(self, state: FederationState, results: Mapping[int, LocalResult], comparison: Differences) -> None:
         """Compare what the run has stored after a round with the state and the clients' results of this round."""
         run, cpu, evaluated = self.run, torch.device("cpu"), self.setup.federation.evaluated(state)
         if (file := snapshot_file(run.path, state.round)).is_file():

@@ -77,7 +77,7 @@ Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RetrainedRun:
     """What training a stored run again has shown, or all seeds of a cell (`of_mean`).
 
     `differs`: the numbers differ by more than they may.
@@ -132,7 +132,7 @@ def _is_together(stored: Row) -> bool:
     return bool(json.loads(str(stored["engine"])).get("together"))
 
 
-def verify(baselines: Baselines, stored: Row, device: torch.device, progress: Progress) -> list[Verdict]:
+def verify(baselines: Baselines, stored: Row, device: torch.device, progress: Progress) -> list[RetrainedRun]:
     """Train a stored run of these baselines again in a temporary folder, and compare it with what is stored.
 
     Seeds that were trained together are trained together again: one verdict for each of them, and one for their mean
@@ -143,7 +143,7 @@ def verify(baselines: Baselines, stored: Row, device: torch.device, progress: Pr
     try:
         configs = [configuration(run) for run in rows]
     except UserError as error:
-        return [Verdict(_name(stored), float(stored["test_accuracy"]), nan, f"not verified: {error}")]
+        return [RetrainedRun(_name(stored), float(stored["test_accuracy"]), nan, f"not verified: {error}")]
     threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory(prefix="fedflat-baselines-") as folder:
         try:
@@ -156,7 +156,9 @@ def verify(baselines: Baselines, stored: Row, device: torch.device, progress: Pr
         finished = [FinishedRun(address, run) for run in runs]
         again = [{**measured(run, final, targets), **about(run, final)} for run in finished]
     verdicts = [
-        Verdict(_name(row), float(row["test_accuracy"]), float(new["test_accuracy"]), *_compared(row, new, allowed))
+        RetrainedRun(
+            _name(row), float(row["test_accuracy"]), float(new["test_accuracy"]), *_compared(row, new, allowed)
+        )
         for row, new, allowed in zip(rows, again, (limits(baselines, row) for row in rows), strict=True)
     ]
     return [*verdicts, *_verdict_of_mean(rows, again)]
@@ -167,7 +169,7 @@ def _name(stored: Row) -> str:
     return f"{run_in(Path(path), stored['seed'])} ({stored['variant']})"
 
 
-def _verdict_of_mean(rows: Sequence[Row], again: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+def _verdict_of_mean(rows: Sequence[Row], again: Sequence[Mapping[str, Any]]) -> list[RetrainedRun]:
     """The verdict on the mean over the seeds; none if the bits are the same or must be, or for fewer than two seeds."""
     pairs = [(row, new) for row, new in zip(rows, again, strict=True) if _reasons(row, new)]
     both = {name: np.array([(row[name], new[name]) for row, new in pairs], dtype=float) for name in JUDGED_MEANS}
@@ -184,7 +186,7 @@ def _verdict_of_mean(rows: Sequence[Row], again: Sequence[Mapping[str, Any]]) ->
             f"DIFFERS: mean {wrong[0]} by {difference[wrong[0]]:+.3g}, more than the tolerance {limit[wrong[0]]:.3g}"
         )
     stored, now = accuracy.mean(axis=0)
-    return [Verdict(name, float(stored), float(now), words, differs=bool(wrong), of_mean=True)]
+    return [RetrainedRun(name, float(stored), float(now), words, differs=bool(wrong), of_mean=True)]
 
 
 def limit_of_mean(measure: str, both: np.ndarray) -> float:
@@ -231,7 +233,7 @@ def has_changed(stored: Row, folder: Path) -> str | None:
     return f"experiment {name} has other values for {path} now" if changed else None
 
 
-def as_table(verdicts: Sequence[Verdict]) -> list[str]:
+def as_table(verdicts: Sequence[RetrainedRun]) -> list[str]:
     """The verdicts as lines of text."""
     rows: list[tuple[str, ...]] = [("run", "stored", "again", "difference", "")]
     for one in verdicts:

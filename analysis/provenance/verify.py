@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 from fedflat.analysis.analyses.found_runs import lists_in, runs_of_list
-from fedflat.analysis.provenance.comparison import Comparison
+from fedflat.analysis.provenance.differences import Differences
 from fedflat.analysis.provenance.replay import Replay
-from fedflat.analysis.provenance.verdict import DifferenceError, Verdict
+from fedflat.analysis.provenance.verification import DifferenceError, Verification
 from fedflat.bench.data.dataset import Dataset
 from fedflat.bench.data.partitions.base import partition_hash
 from fedflat.bench.data.root import data_root
@@ -65,12 +65,14 @@ def _is_unfinished(folder: Path) -> bool:
     return UNFINISHED in folder.name or folder.name.startswith(".")
 
 
-def verify_run(path: Path, rounds: int, device: Devices, *, first: int | None = None, trust: bool = False) -> Verdict:
+def verify_run(
+    path: Path, rounds: int, device: Devices, *, first: int | None = None, trust: bool = False
+) -> Verification:
     """Verify a run; compute this number of its rounds again, from the `first` one as `Replay.rounds` explains.
 
     With `trust`, code in the run may be executed.
     """
-    verdict, threads = Verdict(path), torch.get_num_threads()
+    verdict, threads = Verification(path), torch.get_num_threads()
     try:
         run = _checked_files(path, verdict)
         if run is not None:
@@ -82,7 +84,7 @@ def verify_run(path: Path, rounds: int, device: Devices, *, first: int | None = 
     return verdict
 
 
-def _checked_files(path: Path, verdict: Verdict) -> RunDirectory | None:
+def _checked_files(path: Path, verdict: Verification) -> RunDirectory | None:
     """The run, after all its files have been read; None if one of them is missing or damaged."""
     if not is_complete(path):
         verdict.differs.append(str(DamagedFileError(path / CONFIG, "it does not exist", train_again(path))))
@@ -91,7 +93,7 @@ def _checked_files(path: Path, verdict: Verdict) -> RunDirectory | None:
     read = readers(run)
     if not has_models(run):
         verdict.unverified.append("models (none is stored)")
-    files = Verdict(path)
+    files = Verification(path)
     UNCHECKED.difference_update(read)
     for file, reader in read.items():
         with files.of(str(file.relative_to(path))):
@@ -109,7 +111,7 @@ def _checked_files(path: Path, verdict: Verdict) -> RunDirectory | None:
     return None if files.differs or files.unverified else run
 
 
-def _verify(run: RunDirectory, rounds: int, first: int | None, device: Devices, verdict: Verdict) -> None:
+def _verify(run: RunDirectory, rounds: int, first: int | None, device: Devices, verdict: Verification) -> None:
     """Verify what intact files say."""
     with verdict.of("identity"):
         _check_identity(run)
@@ -194,7 +196,7 @@ def _computed_again(run: RunDirectory, count: int, first: int | None, device: to
     """
     try:
         setup = RunSetup.build(run.config, device, run.split())
-        replay, comparison = Replay(run, setup), Comparison(setup.objective.precision)
+        replay, comparison = Replay(run, setup), Differences(setup.objective.precision)
         rounds, done, again = replay.rounds(count, first), len(replay.metrics), []
         if rounds:
             start, last = rounds[0], rounds[-1]

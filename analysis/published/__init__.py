@@ -1,1 +1,1 @@
-"""The papers' published numbers and their audit."""
+"""The numbers that the papers print, and what their text says."""

@@ -27,7 +27,7 @@ from fedflat.bench.input.errors import UserError, all_mistakes, located, unknown
 AnyLayout = TypeVar("AnyLayout", bound=Layout)
 
 
-class Source(NamedTuple):
+class LayoutFile(NamedTuple):
     """A layout's file, by experiment and name; `part`: the label of the only part that it shows, or None."""
 
     experiment: str
@@ -57,15 +57,15 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         """Write these files; return them."""
 
     @abstractmethod
-    def _adapted(self, source: Source) -> AnyLayout:
+    def _adapted(self, source: LayoutFile) -> AnyLayout:
         """A layout as its file gives it, adapted to the experiment."""
 
     @abstractmethod
-    def _shows_one_setting(self, source: Source) -> bool:
+    def _shows_one_setting(self, source: LayoutFile) -> bool:
         """Whether it shows the experiment's main setting alone."""
 
     @abstractmethod
-    def _suits(self, source: Source, part: str) -> bool:
+    def _suits(self, source: LayoutFile, part: str) -> bool:
         """Whether a layout of one setting can show the data of a part, given by its label."""
 
     @abstractmethod
@@ -146,7 +146,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
             lines.insert(0, f"{experiment}: no inherited {self.kind} shows its grid, so it has those of quick ({why})")
         return lines
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> LayoutFile:
         """The source of a layout; for an unknown name, a `UserError` that suggests the nearest one.
 
         A name that is not among all layouts may be that of one which does not fit.
@@ -155,10 +155,10 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         of_parts = any(source.name == name for source in possible.values())
         if name not in possible and (of_parts or name not in layout_names(own, self.folder)):
             raise unknown_layout(own, self.folder, name, possible)
-        return possible.get(name, Source(own, name))
+        return possible.get(name, LayoutFile(own, name))
 
     @cached_property
-    def _sources(self) -> tuple[dict[str, Source], dict[str, str]]:
+    def _sources(self) -> tuple[dict[str, LayoutFile], dict[str, str]]:
         """All layouts by name; and why those of them do not fit that are inherited, or default ones."""
         own = self.requested.name_or_file
         possible = self._possible(own)
@@ -173,17 +173,17 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
             unfit = self._unfit(possible)
         return possible, unfit
 
-    def _possible(self, experiment_name: str) -> dict[str, Source]:
+    def _possible(self, experiment_name: str) -> dict[str, LayoutFile]:
         """The layouts of a named experiment, by name; without those of sweeps if the requested experiment has none.
 
         A default layout of one setting is there once for each part whose data it can show, with the part's label in its
         name if there are several parts.
         """
-        found: dict[str, Source] = {}
+        found: dict[str, LayoutFile] = {}
         parts = list(self.requested.experiment.resolved_parts)
         default = are_default(experiment_name, self.folder)
         for name in layout_names(experiment_name, self.folder):
-            source = Source(experiment_name, name)
+            source = LayoutFile(experiment_name, name)
             if shows_sweeps(experiment_name, self.folder, name) and not self.requested.experiment.swept:
                 continue
             if not (default and self._shows_one_setting(source)):
@@ -195,7 +195,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
                     found[f"{name}_{part}" if several else name] = source._replace(part=part if several else None)
         return found
 
-    def _unfit(self, possible: Mapping[str, Source]) -> dict[str, str]:
+    def _unfit(self, possible: Mapping[str, LayoutFile]) -> dict[str, str]:
         """The layouts that do not fit, with the reason."""
         unfit = {}
         for name, source in possible.items():
@@ -205,7 +205,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
                 unfit[name] = "; ".join(all_mistakes([error]))
         return unfit
 
-    def _fitting(self, source: Source) -> AnyLayout:
+    def _fitting(self, source: LayoutFile) -> AnyLayout:
         """A layout, adapted to the experiment; a `UserError` if it does not fit."""
         layout = self._adapted(source)
         try:

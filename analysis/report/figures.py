@@ -9,7 +9,7 @@ from fedflat.analysis.figures.draw import caption, draw, load_figure, save, show
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.layout import subfigures
 from fedflat.analysis.layouts.protocol import at_scale, with_requested_value, with_trained_headings
-from fedflat.analysis.report.checked_layouts import CheckedLayouts, Source
+from fedflat.analysis.report.checked_layouts import CheckedLayouts, LayoutFile
 from fedflat.analysis.report.page import PageFigure, figure_markdown
 from fedflat.bench.data.sources import parse_source
 from fedflat.bench.files.atomic import write_text
@@ -66,15 +66,15 @@ class Figures(CheckedLayouts[FigureLayout]):
         except UserError as error:
             return PageFigure(name, layout.title, Caption(layout.title, f"Not shown: {error}"))
 
-    def _adapted(self, source: Source) -> FigureLayout:
+    def _adapted(self, source: LayoutFile) -> FigureLayout:
         experiment = self.requested.experiment
         layout = load_figure(source.experiment, source.name, experiment, source.part)
         return with_trained_headings(with_requested_value(at_scale(layout, experiment), experiment), experiment)
 
-    def _shows_one_setting(self, source: Source) -> bool:
+    def _shows_one_setting(self, source: LayoutFile) -> bool:
         return shows_main_setting(source.experiment, source.name)
 
-    def _suits(self, source: Source, part: str) -> bool:
+    def _suits(self, source: LayoutFile, part: str) -> bool:
         data = parse_source(self.requested.experiment.resolved_parts[part].dataset)
         return suits_data(source.experiment, source.name, data)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from fedflat.analysis.analyses.training.convergence import Convergence
 from fedflat.analysis.layouts.protocol import with_trained_headings
 from fedflat.analysis.published.numbers import papers
-from fedflat.analysis.report.checked_layouts import CheckedLayouts, Source
+from fedflat.analysis.report.checked_layouts import CheckedLayouts, LayoutFile
 from fedflat.analysis.report.page import table_page
 from fedflat.analysis.tables.formats import FORMATS
 from fedflat.analysis.tables.layout import Column, TableLayout, load_table
@@ -44,17 +44,17 @@ class Tables(CheckedLayouts[TableLayout]):
             write_text(file, text)
         return files
 
-    def _adapted(self, source: Source) -> TableLayout:
+    def _adapted(self, source: LayoutFile) -> TableLayout:
         experiment = self.requested.experiment
         layout = load_table(source.experiment, source.name, experiment).adapted_to(experiment)
         columns = tuple(column for column in layout.columns if self._is_possible(column, layout))
         layout = layout.model_copy(update={"columns": columns}) if columns else layout
         return with_trained_headings(layout, experiment)
 
-    def _shows_one_setting(self, source: Source) -> bool:
+    def _shows_one_setting(self, source: LayoutFile) -> bool:
         return False
 
-    def _suits(self, source: Source, part: str) -> bool:
+    def _suits(self, source: LayoutFile, part: str) -> bool:
         return True
 
     def _is_possible(self, column: Column, layout: TableLayout) -> bool:

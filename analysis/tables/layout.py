@@ -167,7 +167,7 @@ class Column(Frozen):
         return ", ".join(part for part in (self.group, self.header) if part)
 
 
-class Block(Frozen):
+class TableBlock(Frozen):
     """A group of rows, one per method, with its own ranking; blocks are stacked."""
 
     header: str = Field(default="", description="a line above the rows")
@@ -191,7 +191,7 @@ class Block(Frozen):
         """Whether the block has a row for a method of the table."""
         return self.methods is None or method in self.methods
 
-    def of(self, methods: Collection[str], experiment: Experiment) -> "Block":
+    def of(self, methods: Collection[str], experiment: Experiment) -> "TableBlock":
         """The block with rows for these methods at most; a method that is swept has several."""
         if self.methods is None:
             return self
@@ -225,8 +225,8 @@ class TableLayout(Layout):
     columns: tuple[Column, ...] = Field(
         min_length=1, description="repeated for each partition of the grid, if they select none of several"
     )
-    blocks: tuple[Block, ...] = Field(
-        default=(Block(),), min_length=1, description="default: one for each participation of the grid"
+    blocks: tuple[TableBlock, ...] = Field(
+        default=(TableBlock(),), min_length=1, description="default: one for each participation of the grid"
     )
 
     @field_validator("rows")
@@ -337,13 +337,13 @@ class TableLayout(Layout):
         blocks = _with_rows(self.blocks, methods, experiment)
         return layout.model_copy(update={"columns": columns, "methods": methods, "blocks": blocks})
 
-    def settings_of(self, block: Block, column: Column, experiment: Experiment) -> tuple[Setting, ...]:
+    def settings_of(self, block: TableBlock, column: Column, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of a column within a block; values are means over them, and most columns have one."""
         base = block.select.narrowed(column.select)
         chosen = (base.narrowed(selection) for selection in column.mean_of or (Selection(),))
         return tuple(_replaced(selection, block).setting(experiment) for selection in chosen)
 
-    def has(self, block: Block, method: str, column: Column, experiment: Experiment) -> bool:
+    def has(self, block: TableBlock, method: str, column: Column, experiment: Experiment) -> bool:
         """Whether the block has a row for the method, and the experiment the cells of the entry: a part of an
         experiment may lack some methods."""
         settings = self.settings_of(block, column, experiment)
@@ -368,13 +368,15 @@ class TableLayout(Layout):
         return tuple(dict.fromkeys(itertools.chain.from_iterable(places)))
 
 
-def _with_rows(blocks: Sequence[Block], methods: Collection[str], experiment: Experiment) -> tuple[Block, ...]:
+def _with_rows(
+    blocks: Sequence[TableBlock], methods: Collection[str], experiment: Experiment
+) -> tuple[TableBlock, ...]:
     """The blocks with rows for these methods; those without a row are left out, unless none has one."""
     own = tuple(block.of(methods, experiment) for block in blocks)
     return tuple(block for block in own if block.methods != ()) or own
 
 
-def _replaced(selection: Selection, block: Block) -> Selection:
+def _replaced(selection: Selection, block: TableBlock) -> Selection:
     """The selection with the labels that the block gives `instead`."""
     return Selection(**{field: block.instead.get(value, value) for field, value in selection.given().items()})
 
@@ -386,14 +388,14 @@ def _with_references(column: Any, experiment: Experiment) -> Any:
     return with_first_known(column, ("relative_to", "target"), experiment.methods)
 
 
-def _block(experiment: Experiment, setting: Setting, *, whole: bool) -> Block:
+def _block(experiment: Experiment, setting: Setting, *, whole: bool) -> TableBlock:
     """A block for a participation, or for a `whole` setting of parts whose grids differ."""
     select = {"dataset": setting.dataset, "participation": setting.participation}
     title = participation_phrase(setting.participation)
     if whole:
         select["partition"] = setting.partition
         title = f"{partition_title(setting.partition)}, {title}"
-    return Block(header=f"{part_prefix(experiment, setting)}{title}", select=Selection(**select))
+    return TableBlock(header=f"{part_prefix(experiment, setting)}{title}", select=Selection(**select))
 
 
 def _repeated(columns: Sequence[Column], partitions: Sequence[str]) -> tuple[Column, ...]:

@@ -4,14 +4,14 @@ import pandas as pd
 
 from fedflat.analysis.published.numbers import KeyValue, fitting
 from fedflat.analysis.tables.counterparts import Keys
-from fedflat.analysis.tables.layout import Block, Column, TableLayout
+from fedflat.analysis.tables.layout import Column, TableBlock, TableLayout
 from fedflat.bench.data.sources import parse_source
 from fedflat.bench.engine.participation import Participation
 from fedflat.bench.experiments.experiment import Experiment
 
 
 def keys_of(
-    layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
+    layout: TableLayout, experiment: Experiment, block: TableBlock, method: str, column: Column
 ) -> dict[str, KeyValue]:
     """The keys of an entry's published number: those of its cell, overridden by those of block, row and column.
 
@@ -40,7 +40,7 @@ def _active(participation: Participation, clients: int) -> int:
 
 
 def of_entry(
-    numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
+    numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: TableBlock, method: str, column: Column
 ) -> pd.DataFrame:
     """The published numbers that fit an entry; no rows if the experiment lacks the entry's cells."""
     if not layout.has(block, method, column, experiment):

@@ -9,13 +9,13 @@ import pandas as pd
 
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.published.numbers import published, quoted_from
-from fedflat.analysis.published.printed_numbers import method_title
 from fedflat.analysis.tables.counterparts import Place, Quoted
 from fedflat.analysis.tables.layout import TableLayout
 from fedflat.analysis.tables.published_keys import of_entry
 from fedflat.bench.experiments.address import CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.methods.catalog import CATALOG
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Quotations:
         return tuple(cell for cell in cells if self.experiment.has_cell(cell))
 
 
-class Source(NamedTuple):
+class EntrySource(NamedTuple):
     """Where the values of an entry come from: cells, most often one, and their experiment."""
 
     experiment: Experiment
@@ -56,13 +56,13 @@ class Source(NamedTuple):
         return min(len(part.grid.seeds) for part in parts)
 
 
-def source(layout: TableLayout, place: Place, experiment: Experiment, quoted: Quotations | None) -> Source:
+def source(layout: TableLayout, place: Place, experiment: Experiment, quoted: Quotations | None) -> EntrySource:
     """Where an entry has its values from: the table's experiment, or that of a quoted paper."""
     if quoted is not None and place in quoted.cells:
-        return Source(quoted.experiment, quoted.cells[place])
+        return EntrySource(quoted.experiment, quoted.cells[place])
     b, method, c = place
     settings = layout.settings_of(layout.blocks[b], layout.columns[c], experiment)
-    return Source(experiment, tuple(CellAddress(setting, method) for setting in settings))
+    return EntrySource(experiment, tuple(CellAddress(setting, method) for setting in settings))
 
 
 def own_cells(layout: TableLayout, experiment: Experiment, quoted: Quotations | None) -> tuple[CellAddress, ...]:
@@ -103,7 +103,8 @@ def quotations(layout: TableLayout, experiment: Experiment, paper: str, quoted: 
 
 def _quoted_numbers(numbers: pd.DataFrame, quoted: Quoted) -> pd.DataFrame:
     """The rows of a table whose notes say that the number is quoted; all must be from the table that `quoted` names."""
-    wanted = f"{method_title(quoted.paper)} table {quoted.table}"
+    title = CATALOG[quoted.paper].title if quoted.paper in CATALOG else quoted.paper
+    wanted = f"{title} table {quoted.table}"
     sources = {note: quoted_from(note) for note in numbers["note"]}
     for note, source_of_note in sources.items():
         if source_of_note not in (None, wanted):

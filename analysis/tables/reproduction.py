@@ -12,13 +12,13 @@ from fedflat.analysis.published.numbers import PublishedNumber, find, fitting, p
 from fedflat.analysis.tables.counterparts import Place
 from fedflat.analysis.tables.fairness import FAIR, INCOMPLETE, Fairness, fairness, has_reading
 from fedflat.analysis.tables.foot import foot
-from fedflat.analysis.tables.layout import Block, Column, TableLayout
+from fedflat.analysis.tables.layout import Column, TableBlock, TableLayout
 from fedflat.analysis.tables.published_keys import keys_of, of_entry
 from fedflat.analysis.tables.quotations import source
 from fedflat.analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
 from fedflat.analysis.verdicts.equivalence import Noise, pooled, pooled_deviations
 from fedflat.analysis.verdicts.margins import Margin, Repetitions, rules
-from fedflat.analysis.verdicts.orders import Order, order
+from fedflat.analysis.verdicts.orders import OrderOfMethods, order
 from fedflat.analysis.verdicts.verdict import Verdict, verdict
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment, own_experiment
@@ -159,7 +159,7 @@ def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions
     return Noise(runs, pooled_deviations(deviations), repetitions.seeds or 1)
 
 
-def _order(rows: Sequence[Compared]) -> Order | None:
+def _order(rows: Sequence[Compared]) -> OrderOfMethods | None:
     """The order of the methods with fair runs and a certain published number, compared with the printed order.
 
     Quoted numbers are compared with quoted ones only: papers differ in settings and machines.
@@ -182,7 +182,7 @@ def _number(
     of_table: pd.DataFrame,
     layout: TableLayout,
     experiment: Experiment,
-    block: Block,
+    block: TableBlock,
     method: str,
     column: Column,
 ) -> PublishedNumber | None:

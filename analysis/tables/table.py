@@ -20,8 +20,8 @@ from fedflat.analysis.measures.convergence import Better, diverged_seeds, incomp
 from fedflat.analysis.published.numbers import PublishedNumber
 from fedflat.analysis.tables.caption import caption
 from fedflat.analysis.tables.fairness import FAIR, Fairness
-from fedflat.analysis.tables.layout import Block, Column, TableLayout
-from fedflat.analysis.tables.quotations import Quotations, Source, own_cells, source
+from fedflat.analysis.tables.layout import Column, TableBlock, TableLayout
+from fedflat.analysis.tables.quotations import EntrySource, Quotations, own_cells, source
 from fedflat.analysis.tables.values import (
     Value,
     Values,
@@ -32,7 +32,7 @@ from fedflat.analysis.tables.values import (
     values_of,
 )
 from fedflat.analysis.verdicts.equivalence import Noise
-from fedflat.analysis.verdicts.orders import Order
+from fedflat.analysis.verdicts.orders import OrderOfMethods
 from fedflat.analysis.verdicts.verdict import Missing, Verdict
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.experiments.experiment import Experiment
@@ -78,7 +78,7 @@ class ColumnSummary:
 
     noise: Noise | None = None
     quoted_noise: Noise | None = None
-    order: Order | None = None
+    order: OrderOfMethods | None = None
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
 
 
 def _column(
-    block: Block,
+    block: TableBlock,
     column: Column,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, EntrySource],
     runs: Mapping[tuple[str, ...], tuple[int, int]],
     stops: Mapping[tuple[str, ...], Mapping[int, int]],
     values: Values,
@@ -192,7 +192,7 @@ def _column(
 
 
 def _marked(
-    entries: Sequence[Entry], sources: Sequence[Source], incomplete: Collection[tuple[str, ...]]
+    entries: Sequence[Entry], sources: Sequence[EntrySource], incomplete: Collection[tuple[str, ...]]
 ) -> list[Entry]:
     """The entries of a column; those with a cell whose data were incomplete say so."""
     return [

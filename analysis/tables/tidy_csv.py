@@ -5,7 +5,7 @@ import io
 
 from fedflat.analysis.tables.counterparts import Place
 from fedflat.analysis.tables.table import PublishedEntry, Table
-from fedflat.analysis.verdicts.orders import Order
+from fedflat.analysis.verdicts.orders import OrderOfMethods
 
 
 def tidy_csv(table: Table) -> str:
@@ -46,7 +46,7 @@ _PUBLISHED = (
 )  # fmt: skip
 
 
-def _published_fields(entry: PublishedEntry, order: Order | None, method: str) -> list[str]:
+def _published_fields(entry: PublishedEntry, order: OrderOfMethods | None, method: str) -> list[str]:
     """The fields of `_PUBLISHED` after `reading`: the entry's number and verdict, its method's pairs, and τ."""
     number, gap = entry.number, entry.verdict.gap
     fields = ["", "", ""] if number is None else [_exact(number.value), _exact(number.std), number.note]

@@ -75,7 +75,7 @@ class Tau(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Order:
+class OrderOfMethods:
     """The reproduced order of a column's methods, compared with the printed one."""
 
     pairs: tuple[Pair, ...]
@@ -93,7 +93,7 @@ class Order:
 
 def order(
     reproduced: BySeed, printed: Mapping[str, PublishedNumber], groups: Mapping[str, object] | None = None
-) -> Order | None:
+) -> OrderOfMethods | None:
     """Compare the methods that have values and a printed number; None if there is no pair.
 
     `groups`: by method, the group within which it is compared; None: all methods are compared.
@@ -101,7 +101,7 @@ def order(
     values = {m: n.value for m, n in printed.items() if n.value is not None and reproduced.get(m)}
     comparable = [(a, b) for a, b in itertools.combinations(values, 2) if groups is None or groups[a] == groups[b]]
     found = tuple(_pairs(reproduced, values, comparable))
-    return Order(found, _tau(reproduced, values, comparable)) if found else None
+    return OrderOfMethods(found, _tau(reproduced, values, comparable)) if found else None
 
 
 def _pairs(reproduced: BySeed, printed: Mapping[str, float], comparable: Iterable[tuple[str, str]]) -> Iterator[Pair]:

@@ -141,7 +141,10 @@ class Federation:
     def broadcast(self, state: FederationState) -> Broadcast:
         """What the server sends to clients in the round after `state`."""
         method = self.method.with_values(self.method.round_values(state.round, self.rounds))
-        return Broadcast(method.server.broadcast_model(state.w, state.server), method.broadcast(state.w, state.server))
+        return Broadcast(
+            method.broadcast_model(state.w, state.server, state.round),
+            method.broadcast(state.w, state.server, state.round),
+        )
 
     def run_round(
         self, state: FederationState, active: Sequence[int], probe: Probe | None = None, backend: Backend | None = None
@@ -192,6 +195,8 @@ class Federation:
         for component in method:
             component.aggregate(server)
         w_next = method.server.step(server)
+        for component in method:
+            component.after_step(w_next, server)
         if method.swa is not None:
             averaged = method.swa.after_round(state.round, state.w, w_next, server.state)
             if BUFFERS in state.server:

@@ -26,7 +26,7 @@ from fedflat.bench.experiments.resolving import CellInputs, cell_config, part_fi
 from fedflat.bench.experiments.run_config import Evaluation, RunConfig, Training, with_training
 from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry, differing
 from fedflat.bench.experiments.shared_sections import SharedSections
-from fedflat.bench.experiments.sweeps import WITH_LISTS, Swept, expanded
+from fedflat.bench.experiments.sweeps import WITH_LISTS, SweptMethod, expanded
 from fedflat.bench.input.bounds import MOST_RUNS
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import MOST_NAMES, SeveralMistakesError, UserError, all_mistakes, raise_all, unknown
@@ -54,10 +54,10 @@ class Experiment(ExperimentFile):
     """A grid of runs: settings × methods × seeds; or several grids, its parts."""
 
     _overrides: tuple[Override, ...] = PrivateAttr(default=())
-    _swept: Mapping[str, Swept] = PrivateAttr(default={})
+    _swept: Mapping[str, SweptMethod] = PrivateAttr(default={})
 
     @property
-    def swept(self) -> Mapping[str, Swept]:
+    def swept(self) -> Mapping[str, SweptMethod]:
         """The methods of sweeps by label."""
         return self._swept
 

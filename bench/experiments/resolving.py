@@ -57,7 +57,7 @@ from fedflat.bench.experiments.run_config import alternatives, with_training
 from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
 from fedflat.bench.experiments.sections.scale import ROUNDS, at_smoke_scale
 from fedflat.bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
-from fedflat.bench.experiments.sweeps import Swept
+from fedflat.bench.experiments.sweeps import SweptMethod
 from fedflat.bench.input.content import expanded
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.methods.released import Release
@@ -242,7 +242,7 @@ class CellInputs:
     participation: Participation
     overrides: Overrides
     in_file: CellAddress
-    swept: Swept | None = None
+    swept: SweptMethod | None = None
 
     @property
     def label(self) -> str:

@@ -15,7 +15,6 @@ reports/EXPERIMENT/tables, figures, index.html                   reports/EXPERIM
 reports/EXPERIMENT/explore.html                                  the interactive page
 logs/EXPERIMENT/...                                              output of Snakemake's jobs
 baselines/GRID/                                                  runs with which `fedflat compare` compares
-compositions/GRID/                                               stored searches among compositions of components
 imported/NAME/results/...                                        results from an archive of `fedflat export`
 """
 
@@ -143,10 +142,6 @@ class ResultPaths:
         """The folder of the stored baselines of a grid."""
         return self.root / "baselines" / grid
 
-    def compositions(self, grid: str) -> Path:
-        """The folder of the stored searches among compositions."""
-        return self.root / "compositions" / grid
-
     def cell_of(self, file: Path) -> tuple[str, CellAddress] | None:
         """The experiment and the cell to which a list, a split or trials belong; None for other files."""
         if self.root not in file.parents:
@@ -192,11 +187,6 @@ class ReportPaths:
     def tuning(self) -> Path:
         """The folder of the report on tuning."""
         return self.folder / "tuning"
-
-    @property
-    def compositions(self) -> Path:
-        """The folder of the report on compositions."""
-        return self.folder / "compositions"
 
     @property
     def tables(self) -> Path:

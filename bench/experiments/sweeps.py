@@ -22,7 +22,7 @@ SECTIONS = ("hyperparameters", "training")
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweptMethod:
     """One method of a sweep: `base`, the label of its entry in the file, and its own values by section and name."""
 
     base: str
@@ -45,10 +45,10 @@ class Swept:
         ending = SWA_SUFFIX if self.base.endswith(SWA_SUFFIX) else ""
         return f"{self.base.removesuffix(SWA_SUFFIX)}{values}{ending}"
 
-    def without(self, axis: str) -> "Swept":
+    def without(self, axis: str) -> "SweptMethod":
         """The same values without those of one name."""
         kept = {section: {n: v for n, v in values.items() if n != axis} for section, values in self.values.items()}
-        return Swept(self.base, kept)
+        return SweptMethod(self.base, kept)
 
 
 def in_label(value: Any) -> str:
@@ -56,7 +56,7 @@ def in_label(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) or value is None else str(value).removesuffix(".0")
 
 
-def expanded(data: Data) -> tuple[Data, dict[str, Swept]]:
+def expanded(data: Data) -> tuple[Data, dict[str, SweptMethod]]:
     """An experiment's file with an entry for each value of a sweep, and the methods of sweeps by label.
 
     The label of the entry is followed by name and value, such as fedsam-rho-0.05. Several lists give all combinations.
@@ -69,7 +69,7 @@ def expanded(data: Data) -> tuple[Data, dict[str, Swept]]:
     common = training if isinstance(training := data.get("training"), dict) else {}
     shared = _axes("training", common, Training.model_fields)
     entries: Data = {}
-    swept: dict[str, Swept] = {}
+    swept: dict[str, SweptMethod] = {}
     labels: dict[str, list[str]] = {}
     for label, entry in methods.items():
         for one, of_sweep in _methods_of(str(label), entry, shared):
@@ -92,7 +92,7 @@ def expanded(data: Data) -> tuple[Data, dict[str, Swept]]:
     return data, swept
 
 
-def _methods_of(label: str, entry: Any, shared: Mapping[str, list[Any]]) -> list[tuple[Any, Swept | None]]:
+def _methods_of(label: str, entry: Any, shared: Mapping[str, list[Any]]) -> list[tuple[Any, SweptMethod | None]]:
     """The entries of a label, each with its values if it belongs to a sweep."""
     if not isinstance(entry, dict | None):
         return [(entry, None)]
@@ -113,7 +113,7 @@ def _methods_of(label: str, entry: Any, shared: Mapping[str, list[Any]]) -> list
         return [(entry, None)]
     if (count := math.prod(len(values) for *_, values in axes)) > MOST_ENTRIES:
         raise UserError(f"{where} has {count:,} combinations of values (allowed: {MOST_ENTRIES:,})")
-    found: list[tuple[Any, Swept | None]] = []
+    found: list[tuple[Any, SweptMethod | None]] = []
     for combination in itertools.product(*(values for *_, values in axes)):
         chosen: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
         for (section, name, _), value in zip(axes, combination, strict=True):
@@ -121,7 +121,7 @@ def _methods_of(label: str, entry: Any, shared: Mapping[str, list[Any]]) -> list
         one = {**entry, **{name: {**(sections[name] or {}), **chosen[name]} for name in SECTIONS}}
         if not any(key in entry for key in ("name", "file", "perturbation", "correction", "server", "loss")):
             one["name"] = label.removesuffix(SWA_SUFFIX)
-        found.append((one, Swept(label, chosen)))
+        found.append((one, SweptMethod(label, chosen)))
     return found
 
 

@@ -14,6 +14,7 @@ hooks. Norms are computed over the last dimension, so that the same code serves 
 """
 
 import functools
+import inspect
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -211,8 +212,11 @@ class Component(BaseModel):
         """The initial state of the server."""
         return {name: torch.zeros_like(w0) for name in self.server_state}
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The named tensors that the server sends in addition to the model w^t at the start of a round."""
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+        """The named tensors that the server sends in addition to the model w^t at the start of round t, from 0.
+
+        An override may leave the argument t out.
+        """
         return {}
 
     def start(self, client: ClientRound) -> None:
@@ -261,6 +265,9 @@ class Component(BaseModel):
 
     def aggregate(self, server: ServerRound) -> None:
         """Runs on the server before `Server.step`: sets new server state."""
+
+    def after_step(self, w: Tensor, server: ServerRound) -> None:
+        """Runs on the server after `Server.step`, given the next global model w^{t+1}: sets new server state."""
 
 
 class Perturbation(Component):
@@ -313,8 +320,8 @@ class Server(Component):
     server_lr_search: ClassVar[Search | None] = None
     """The search range of its learning rate; None: that of `StepSettings`."""
 
-    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
-        """The model that clients start from: w^t by default."""
+    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> Tensor:
+        """The model that clients start from in round t, from 0: w^t by default. An override may leave t out."""
         return w
 
     @abstractmethod
@@ -465,9 +472,19 @@ class Method:
         wrapped = {} if self.swa is None else self.swa.start_server(w0)
         return {name: v for component in self for name, v in component.start_server(w0).items()} | wrapped
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All tensors that the server sends in addition to the model."""
-        return {name: v for component in self for name, v in component.broadcast(w, state).items()}
+    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> Tensor:
+        """The model that clients start from in round t."""
+        model: Tensor = with_round(self.server.broadcast_model, w, state, t)
+        return model
+
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+        """All tensors that the server sends in addition to the model in round t."""
+        return {name: v for component in self for name, v in with_round(component.broadcast, w, state, t).items()}
+
+
+def with_round(hook: Callable[..., Any], w: Tensor, state: Mapping[str, Tensor], t: int) -> Any:
+    """The result of a hook that may leave the argument t out."""
+    return hook(w, state, t) if len(inspect.signature(hook).parameters) > 2 else hook(w, state)
 
 
 def _has_own_changes(component: Component) -> bool:

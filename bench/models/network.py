@@ -1,7 +1,7 @@
 """A network as a function of its parameters."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from fedflat.bench.data.label_maps import IGNORED, has_label_maps
 from fedflat.bench.input.errors import UserError, first_few
 from fedflat.bench.models.frozen_parts import frozen_parts, trained_buffers
+from fedflat.bench.numerics.flat import FlatLayout
 from fedflat.bench.numerics.precision import Precision, autocast
 
 
@@ -21,6 +22,14 @@ class Network:
     module: nn.Module
     parameters: Mapping[str, Tensor] | None = None
     precision: Precision = "fp32"
+    layout: FlatLayout | None = None
+    """The places of the parameters in the flat vector; None only where no loss needs them."""
+
+    def at(self, w: Tensor) -> "Network":
+        """The same network with the parameters of another flat vector w `[P]`."""
+        if self.layout is None:
+            raise UserError("this network has no layout of its parameters")
+        return replace(self, parameters=self.layout.split(w))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Class scores `[B, C]` of inputs x `[B, ...]`, in the number format of x, whatever the precision is.

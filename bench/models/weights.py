@@ -89,7 +89,7 @@ PUBLISHED = {"vit_b_32": "ViT_B_32_Weights.IMAGENET1K_V1"}
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFile:
     """Published weights of a model. The name of the file contains the first digits of its SHA-256."""
 
     model: str
@@ -144,13 +144,13 @@ class Published:
         return file
 
 
-def published(model: str) -> Published:
+def published(model: str) -> PublishedFile:
     """The published weights of a model; a `UserError` if there are none."""
     if model not in PUBLISHED:
         raise UserError(
             f"there are no published weights of {model} (allowed: {', '.join(PUBLISHED)}; or the path of a file)"
         )
-    return Published(model, import_torchvision().models.get_weight(PUBLISHED[model]).url)
+    return PublishedFile(model, import_torchvision().models.get_weight(PUBLISHED[model]).url)
 
 
 def listing(root: Path) -> str:

@@ -19,7 +19,7 @@ from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError, located
 from fedflat.bench.training.run_setup import load_dataset
 from fedflat.bench.tuning.given import searched
-from fedflat.bench.tuning.halving import Step, enumerated, next_step, rounds_of_rungs, winner
+from fedflat.bench.tuning.halving import RungStep, enumerated, next_step, rounds_of_rungs, winner
 from fedflat.bench.tuning.ranges import Ranges
 from fedflat.bench.tuning.score import LAST, evaluated_rounds
 from fedflat.bench.tuning.trials import Trial, as_trial, trials
@@ -41,7 +41,7 @@ _NUMBERS = ("trial", "rung", "round", "seconds")
 
 
 @dataclass(frozen=True)
-class Result:
+class StepResult:
     """What a step of the search gave.
 
     `score` in percent; None if the trial diverged or failed, for the stated reason. `seconds` of training and
@@ -71,8 +71,8 @@ class CellSearch:
     ranges: Ranges
     trials: list[Trial]
     count: int
-    results: dict[Step, Result] = field(default_factory=dict)
-    stored: dict[str, list[Step]] = field(default_factory=dict)
+    results: dict[RungStep, StepResult] = field(default_factory=dict)
+    stored: dict[str, list[RungStep]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, experiment: Experiment, path: str, folder: Path) -> "CellSearch":
@@ -107,7 +107,7 @@ class CellSearch:
             self.results |= found
             self.stored[name] = sorted(found)
 
-    def _read(self, file: Path) -> dict[Step, Result]:
+    def _read(self, file: Path) -> dict[RungStep, StepResult]:
         """The results in a file; none if there is no file."""
         if not file.is_file():
             return {}
@@ -122,17 +122,17 @@ class CellSearch:
             )
         if (needed := int(table["trial"].max()) + 1) > len(self.trials):
             self.trials = trials(self.trials[0].run, self.ranges, needed)
-        found: dict[Step, Result] = {}
+        found: dict[RungStep, StepResult] = {}
         for row in table.astype(object).where(table.notna(), None).to_dict("records"):
             score = None if row["score"] is None else float(row["score"])
             outcome = row["outcome"] if score is None else TRAINED
             if row["trial"] < len(self.trials) and row["identity"] == self.trials[row["trial"]].run.identity:
-                step = Step(row["trial"], row["rung"] - 1)
-                found[step] = Result(outcome, score, row["seconds"], row["code"], row["reason"] or "")
+                step = RungStep(row["trial"], row["rung"] - 1)
+                found[step] = StepResult(outcome, score, row["seconds"], row["code"], row["reason"] or "")
         return found
 
     @property
-    def next_step(self) -> Step | None:
+    def next_step(self) -> RungStep | None:
         """The step that is taken next; None if the search has ended."""
         return next_step(self.count, len(self.rungs), self._scores)
 
@@ -148,16 +148,16 @@ class CellSearch:
         return {step.trial for step in self._steps[-1]}
 
     @property
-    def _scores(self) -> dict[Step, float | None]:
+    def _scores(self) -> dict[RungStep, float | None]:
         return {step: result.score for step, result in self.results.items()}
 
     @property
-    def _steps(self) -> list[list[Step]]:
+    def _steps(self) -> list[list[RungStep]]:
         """The steps of the search, rung by rung, as far as they are known."""
         return enumerated(self.count, len(self.rungs), self._scores)
 
     @property
-    def _steps_taken(self) -> list[Step]:
+    def _steps_taken(self) -> list[RungStep]:
         return sorted(step for steps in self._steps for step in steps if step in self.results)
 
     def write(self) -> None:
@@ -179,12 +179,12 @@ class CellSearch:
         """Next to this folder are the files of a trial's unfinished run."""
         return self.folder / f"trial-{trial.number:03d}"
 
-    def _table(self, steps: Sequence[Step]) -> pd.DataFrame:
+    def _table(self, steps: Sequence[RungStep]) -> pd.DataFrame:
         """One row for each step."""
         rungs = self._steps
         return pd.DataFrame([self._row(step, self._in_words(step, rungs)) for step in steps])
 
-    def _in_words(self, step: Step, rungs: list[list[Step]]) -> str:
+    def _in_words(self, step: RungStep, rungs: list[list[RungStep]]) -> str:
         """What became of a trial at a rung."""
         outcome = self.results[step].outcome
         if outcome != TRAINED:
@@ -193,9 +193,9 @@ class CellSearch:
             return "finished"
         if step.rung + 1 >= len(rungs):
             return TRAINED
-        return "goes on" if Step(step.trial, step.rung + 1) in rungs[step.rung + 1] else "stopped"
+        return "goes on" if RungStep(step.trial, step.rung + 1) in rungs[step.rung + 1] else "stopped"
 
-    def _row(self, step: Step, outcome: str) -> dict[str, Any]:
+    def _row(self, step: RungStep, outcome: str) -> dict[str, Any]:
         trial, result = self.trials[step.trial], self.results[step]
         return {
             **self.cell.address.columns,

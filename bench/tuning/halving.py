@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
-class Step(NamedTuple):
+class RungStep(NamedTuple):
     """A trial, and the rung up to which it is trained; both are counted from 0. The last rung is that of all rounds."""
 
     trial: int
@@ -35,7 +35,7 @@ def better_half(scores: Mapping[int, float | None]) -> list[int]:
     return sorted(trial for _, trial in best[: math.ceil(len(scores) / 2)])
 
 
-def next_step(trials: int, rungs: int, scores: Mapping[Step, float | None]) -> Step | None:
+def next_step(trials: int, rungs: int, scores: Mapping[RungStep, float | None]) -> RungStep | None:
     """The first step of the search that has not been taken; None if the search has ended.
 
     A rung begins when all trials of the one before it have been trained.
@@ -44,12 +44,12 @@ def next_step(trials: int, rungs: int, scores: Mapping[Step, float | None]) -> S
     return next((step for step in steps if step not in scores), None)
 
 
-def enumerated(trials: int, rungs: int, scores: Mapping[Step, float | None]) -> list[list[Step]]:
+def enumerated(trials: int, rungs: int, scores: Mapping[RungStep, float | None]) -> list[list[RungStep]]:
     """The steps of each rung, as far as the scores tell which trials go on."""
     alive: Sequence[int] = range(trials)
-    found: list[list[Step]] = []
+    found: list[list[RungStep]] = []
     for rung in range(rungs):
-        steps = [Step(trial, rung) for trial in alive]
+        steps = [RungStep(trial, rung) for trial in alive]
         if not steps:
             break
         found.append(steps)
@@ -59,7 +59,7 @@ def enumerated(trials: int, rungs: int, scores: Mapping[Step, float | None]) -> 
     return found
 
 
-def winner(scores: Mapping[Step, float | None]) -> Step | None:
+def winner(scores: Mapping[RungStep, float | None]) -> RungStep | None:
     """The last step of the best trial: of those that came furthest, the one with the highest score; None if all failed.
 
     Of equal ones, the earlier one.
@@ -73,4 +73,4 @@ def winner(scores: Mapping[Step, float | None]) -> Step | None:
     if not ranked:
         return None
     rung, _, trial = min(ranked)
-    return Step(trial, -rung)
+    return RungStep(trial, -rung)

@@ -12,8 +12,8 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.code_version import code_fingerprint
 from fedflat.bench.training.directories.open_runs import no_empty_folders
 from fedflat.bench.training.unfinished import train_to
-from fedflat.bench.tuning.cell_search import DIVERGED, FAILED, FILES, TRAINED, CellSearch, Result
-from fedflat.bench.tuning.halving import Step
+from fedflat.bench.tuning.cell_search import DIVERGED, FAILED, FILES, TRAINED, CellSearch, StepResult
+from fedflat.bench.tuning.halving import RungStep
 from fedflat.bench.tuning.score import score
 
 
@@ -41,21 +41,21 @@ def tune_cell(search: CellSearch, device: torch.device, progress: Progress, *, r
                     progress(f"{search.cell.path}: {line}")
 
 
-def _result(search: CellSearch, step: Step, device: torch.device) -> Result:
+def _result(search: CellSearch, step: RungStep, device: torch.device) -> StepResult:
     """Train a trial up to its next rung."""
     trial, began, code = search.trials[step.trial], time.perf_counter(), code_fingerprint()
     try:
         [trained] = train_to([trial.run], [search.run_folder(trial)], search.rungs[step.rung], device)
     except FailingCodeError as error:
-        before = search.results[Step(step.trial, step.rung - 1)].seconds if step.rung else 0.0
-        return Result(FAILED, None, before + time.perf_counter() - began, code, str(error))
+        before = search.results[RungStep(step.trial, step.rung - 1)].seconds if step.rung else 0.0
+        return StepResult(FAILED, None, before + time.perf_counter() - began, code, str(error))
     last = trained.rows[-1]
     if last["diverged"]:
-        return Result(DIVERGED, None, trained.seconds, code, f"diverged in round {last['round']}")
-    return Result(TRAINED, score(search.report, trained.rows, search.judged[step.rung]), trained.seconds, code)
+        return StepResult(DIVERGED, None, trained.seconds, code, f"diverged in round {last['round']}")
+    return StepResult(TRAINED, score(search.report, trained.rows, search.judged[step.rung]), trained.seconds, code)
 
 
-def _news(search: CellSearch, step: Step, reports: Timer) -> Iterator[str]:
+def _news(search: CellSearch, step: RungStep, reports: Timer) -> Iterator[str]:
     """A line for a trial that has failed, for a rung that has ended, and in between every few seconds."""
     if search.results[step].score is None:
         yield f"trial {step.trial}: {search.results[step].reason}"

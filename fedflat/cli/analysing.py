@@ -14,7 +14,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
 from fedflat.cli.options import Assignment, Device, Threads, file_option, overrides_of, set_option
 
-ANALYSES = Path(__file__).parents[2] / "analysis" / "analyses"
+ANALYSES = Path(__file__).parents[1] / "analysis" / "analyses"
 
 
 def analyse(

@@ -23,6 +23,7 @@ from fedflat.cli import (
     comparing,
     methods,
     planning,
+    project,
     provenance,
     published,
     rendering,
@@ -30,7 +31,7 @@ from fedflat.cli import (
     training,
     tuning,
 )
-from fedflat.cli.groups import baselines, compositions, data
+from fedflat.cli.groups import baselines, data
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
 from fedflat.explained import EXPLAINED, explained, is_closed_pipe, lacks_memory
 
@@ -44,22 +45,21 @@ app = typer.Typer(
     help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
 )
 for subcommand in (
+    project.init,
     training.run, stored.runs, tuning.tune, tuning.search, tuning.tuning_report,
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.study,
-    rendering.layouts,
     comparing.compare,
     provenance.verify, provenance.export, provenance.take_over,
     methods.methods, methods.new_method, methods.check_method, methods.schema,
-    published.published, published.audit, published.claims,
-    planning.plan, planning.index,
+    published.published, published.claims,
+    planning.plan,
 ):  # fmt: skip
     app.command()(subcommand)
 app.command("import")(provenance.import_)  # a word that Python reserves
 app.add_typer(data.app, name="data")
 app.add_typer(data.weights_app, name="weights")
 app.add_typer(baselines.app, name="baselines")
-app.add_typer(compositions.app, name="compositions")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""

@@ -1,4 +1,4 @@
-"""The commands `fedflat plan` and `fedflat index`: estimated costs of runs."""
+"""The command `fedflat plan`: estimated costs of runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedflat.bench.input.errors import UserError
-from fedflat.cli.options import OwnExperiments, Results, folder_option
+from fedflat.cli.options import OwnExperiments, Results
 
 
 def plan(
@@ -70,35 +70,3 @@ def plan(
     typer.echo(as_text(cost_of(targets, results, overrides, times, experiments or ())))
     for line in times.compared(GradientTimes.read(PAPER_TABLES / "costs.csv")):
         typer.echo(line)
-
-
-def index(
-    measure: Annotated[
-        bool, typer.Option("--measure", help="Measure the times of gradients on this machine, and store them.")
-    ] = False,
-    out: Annotated[Path | None, folder_option("The folder of README.md and costs.csv. Default: paper_tables.")] = None,
-) -> None:
-    """Rewrite the page of the papers' tables and their costs.
-
-    Writes paper_tables/README.md. The costs are hours of one core, computed from the times of gradients in costs.csv.
-    With --measure, these times are measured on the CPU with one thread, and costs.csv is written, too.
-
-    \b
-    Examples:
-      fedflat index
-      fedflat index --measure --out /tmp/index
-    """
-    from fedflat.analysis.planning.gradient_times import GradientTimes
-    from fedflat.analysis.planning.paper_index import page
-    from fedflat.bench.experiments.files import PAPER_TABLES
-    from fedflat.bench.files.atomic import write_text
-    from fedflat.bench.host.torch_device import prepare_device
-
-    folder = out or PAPER_TABLES
-    costs, readme = folder / "costs.csv", folder / "README.md"
-    times = GradientTimes.measured(prepare_device("cpu", 1)) if measure else GradientTimes.read(costs)
-    text = page(times)
-    if measure:
-        times.write(costs)
-    write_text(readme, text)
-    typer.echo(str(readme))

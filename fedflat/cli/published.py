@@ -1,4 +1,4 @@
-"""The commands `fedflat published`, `audit` and `claims`: numbers and claims of papers, and their contradictions."""
+"""The commands `fedflat published` and `claims`: numbers and claims of papers."""
 
 import shutil
 from pathlib import Path
@@ -47,26 +47,6 @@ def published(
     typer.echo(found.to_csv(index=False).rstrip("\n") if csv else as_text(found, width))
 
 
-def audit(
-    out: Annotated[Path | None, file_option("The file to write. Default: paper_tables/audit.md.")] = None,
-) -> None:
-    """Rewrite the page of contradictions in published numbers.
-
-    Writes paper_tables/audit.md, which lists contradictions and likely misprints.
-
-    \b
-    Example:
-      fedflat audit
-    """
-    from fedflat.analysis.published.audit import page
-    from fedflat.bench.experiments.files import PAPER_TABLES
-    from fedflat.bench.files.atomic import write_text
-
-    file = out or PAPER_TABLES / "audit.md"
-    write_text(file, page())
-    typer.echo(str(file))
-
-
 def claims(
     experiment: Annotated[
         str | None,
@@ -95,7 +75,7 @@ def claims(
       fedflat claims fedgf
       fedflat claims fedgf --scale smoke
     """
-    from fedflat.analysis.claims.evidence import Printed, Runs
+    from fedflat.analysis.claims.evidence import Printed, RunEvidence
     from fedflat.analysis.claims.page import judged, page, summary, text
     from fedflat.analysis.claims.schema import papers_with_claims
     from fedflat.analysis.report.requested import RequestedExperiment
@@ -112,10 +92,10 @@ def claims(
         if out is not None:
             raise UserError("--out needs a paper or a file")
         for paper in papers_with_claims():
-            runs = Runs(RequestedExperiment(paper, results, overrides))
+            runs = RunEvidence(RequestedExperiment(paper, results, overrides))
             typer.echo(summary(judged(Printed(paper), runs), runs))
         return
-    runs = Runs(RequestedExperiment(experiment, results, overrides))
+    runs = RunEvidence(RequestedExperiment(experiment, results, overrides))
     rows = judged(Printed(runs.requested.paper), runs)
     if out is None:
         typer.echo(text(rows, runs))

@@ -140,43 +140,6 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
     typer.echo(summary_of(RequestedExperiment(experiment, results, overrides_of(set_))))
 
 
-def layouts(
-    out: Annotated[Path | None, file_option("A Markdown file for the page. Default: print it.")] = None,
-    pictures: Annotated[
-        str | None,
-        typer.Option(
-            help="An experiment from whose results a picture of each kind of figure that it has is drawn anew.",
-            metavar="EXPERIMENT",
-        ),
-    ] = None,
-    results: Results = Path("results"),
-) -> None:
-    """Write the reference of all keys of tables and figures.
-
-    With --pictures, a small picture of each kind of figure that an experiment has is drawn from finished runs, and
-    written to the folder images/layouts next to the page.
-
-    \b
-    Example:
-      fedflat layouts
-    """
-    from fedflat.analysis.report.layout_reference import PICTURES, draw_pictures, reference
-    from fedflat.analysis.report.requested import RequestedExperiment
-    from fedflat.bench.files.atomic import write_text
-    from fedflat.bench.input.errors import UserError
-
-    if pictures is not None:
-        if out is None:
-            raise UserError("--pictures needs --out, the page whose pictures are drawn")
-        for file in draw_pictures(RequestedExperiment(pictures, results), out.parent / PICTURES):
-            typer.echo(str(file))
-    if out is None:
-        typer.echo(reference(), nl=False)
-    else:
-        write_text(out, reference())
-        typer.echo(str(out))
-
-
 def study(
     grid: StoredOrRuns,
     out: Annotated[
@@ -213,12 +176,12 @@ def study(
       fedflat study bench1d
       fedflat study quick --runs --out study
     """
-    from fedflat.analysis.comparison.study.source import Source
+    from fedflat.analysis.comparison.study.source import StudySource
     from fedflat.analysis.comparison.study.study import Study
     from fedflat.analysis.comparison.study.words import words
     from fedflat.analysis.comparison.study.write import write
 
-    source = Source(grid, results, overrides_of(set_), from_runs=runs, baselines=stored)
+    source = StudySource(grid, results, overrides_of(set_), from_runs=runs, baselines=stored)
     made = Study.of(source.runs(), source.name, fitted)
     for line in (*words(made), str(write(made, out or source.folder, width))):
         typer.echo(line)

@@ -151,11 +151,11 @@ def search(
     keep_freed_memory()
     from fedflat.bench.host.torch_device import prepare_device
     from fedflat.bench.tuning.protocol.queue import Queue, RoundsItem, work
-    from fedflat.bench.tuning.protocol.reading import Grid
+    from fedflat.bench.tuning.protocol.reading import SearchedGrid
     from fedflat.bench.tuning.protocol.status import Status
     from fedflat.bench.tuning.protocol.units import Units
 
-    queue = Queue(Units(Grid.read(grid), results))
+    queue = Queue(Units(SearchedGrid.read(grid), results))
     if status:
         for line in Status(queue).lines():
             typer.echo(line)

@@ -39,7 +39,7 @@ from fedflat.conformance.finding import (
     Place,
 )
 from fedflat.conformance.sources import Sources
-from fedflat.conformance.trial import ROUNDS, Trial, in_a_loop
+from fedflat.conformance.trial import ROUNDS, TrialRun, in_a_loop
 from fedflat.conformance.watch import Watch
 
 STORE = "keep what lasts in client.state or server.state, and what lasts for one round in client.scratch"
@@ -73,7 +73,7 @@ class Subject:
         """‖δ‖, and the cosine of the angle between δ and ∇F_i(w), of all steps with a δ that is not zero."""
         if isinstance(self.method.perturbation, NoPerturbation):
             return []
-        federation, found = Trial(self.method).federation(), []
+        federation, found = TrialRun(self.method).federation(), []
         batches: dict[int, Sequence[Tensor]] = {}
 
         def probe(client: int, step: int, w: Tensor, delta: Tensor) -> None:
@@ -87,7 +87,7 @@ class Subject:
 
         state = federation.start(federation.objective.initial())
         for active in ROUNDS:
-            state = Trial.next_state(federation, state, active, train)
+            state = TrialRun.next_state(federation, state, active, train)
         return found
 
 
@@ -183,7 +183,7 @@ def radius(subject: Subject) -> Iterator[Finding]:
 
 def repeats(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Finding]:
     """Rounds that differ when the same objects compute them again."""
-    if part := _differing(reference[-1], Trial(subject.method).states()[-1]):
+    if part := _differing(reference[-1], TrialRun(subject.method).states()[-1]):
         yield Finding(
             HIDDEN, subject.sources.of_variable(""), "the same bits when the rounds are computed again",
             f"{part} differs", STORE,
@@ -192,7 +192,7 @@ def repeats(subject: Subject, reference: Sequence[FederationState]) -> Iterator[
 
 def order(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Finding]:
     """Results that depend on the order of a round's clients."""
-    federation, state = Trial(subject.method).federation(), reference[1]
+    federation, state = TrialRun(subject.method).federation(), reference[1]
     works = federation.work(state, ROUNDS[1])
     results, reverse = in_a_loop(federation, works), in_a_loop(federation, works[::-1])[::-1]
     place = subject.sources.of_variable("")
@@ -221,7 +221,7 @@ def resume(subject: Subject, reference: Sequence[FederationState]) -> Iterator[F
         file = Path(folder) / "state.safetensors"
         save_state(file, reference[1], {})
         loaded, _ = load_state(file, torch.device("cpu"))
-        resumed = Trial(subject.rebuilt()).resumed(loaded)
+        resumed = TrialRun(subject.rebuilt()).resumed(loaded)
     if part := _differing(reference[-1], resumed):
         yield Finding(
             RESUME, subject.sources.of_variable(""), "the same bits after a kill and a resumption",
@@ -231,7 +231,7 @@ def resume(subject: Subject, reference: Sequence[FederationState]) -> Iterator[F
 
 def cohort(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Finding]:
     """Clients whose results in a batched call differ from those of the loop by more than rounding."""
-    federation, place = Trial(subject.method).federation(), subject.sources.of_variable("")
+    federation, place = TrialRun(subject.method).federation(), subject.sources.of_variable("")
     own_loss = type(subject.method.loss) not in SLOTS["loss"].values()
     for state, active in zip(reference[:2], ROUNDS, strict=False):
         works = federation.work(state, active)
@@ -279,7 +279,7 @@ def neutral(subject: Subject) -> Iterator[Finding]:
             yield Finding(NEUTRAL, place, f"that {name} = {mark.value} is allowed", reason, mend)
             continue
         base = _base(slot, still, mark)
-        runs = [Trial(replace(subject.method, **{slot: part})).states() for part in (still, base)]  # type: ignore[arg-type]
+        runs = [TrialRun(replace(subject.method, **{slot: part})).states() for part in (still, base)]  # type: ignore[arg-type]
         distance = max(float((a.w - b.w).abs().max()) for a, b in zip(*runs, strict=True))
         if not distance <= 1e-8 * float(runs[1][-1].w.abs().max()):
             given = "".join(f", {key} = {value}" for key, value in mark.given.items())

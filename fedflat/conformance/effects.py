@@ -18,7 +18,7 @@ from fedflat.bench.methods.recipe import Components
 from fedflat.conformance.checks import NotCheckedError, Subject, far
 from fedflat.conformance.finding import DIFFERENCE, EFFECTS, Finding, Place
 from fedflat.conformance.sources import is_of_user, own_classes
-from fedflat.conformance.trial import Trial
+from fedflat.conformance.trial import TrialRun
 from fedflat.conformance.watch import Watch
 
 
@@ -76,7 +76,7 @@ def _changes(method: Method) -> Iterator[tuple[str, Method]]:
 
 def _has_same_models(method: Method, other: Method) -> bool:
     try:
-        pairs = zip(Trial(method).states(), Trial(other).states(), strict=True)
+        pairs = zip(TrialRun(method).states(), TrialRun(other).states(), strict=True)
         return all(torch.equal(one.w, another.w) for one, another in pairs)
     except (Exception, SystemExit):  # the other components need what is left out
         return False
@@ -100,7 +100,7 @@ def _states(subject: Subject, watch: Watch) -> Iterator[Finding]:
 def _weights(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Finding]:
     """Weights by numbers of samples that all components allow, but that have no effect."""
     if subject.method.aggregation == "samples":
-        equal = Trial(replace(subject.method, aggregation="uniform")).states()
+        equal = TrialRun(replace(subject.method, aggregation="uniform")).states()
         if not far(reference[-1], equal[-1]):
             yield Finding(
                 EFFECTS, subject.place("server", "step"),
@@ -119,11 +119,11 @@ def _without_effect(subject: Subject, name: str) -> list[Any]:
     own, info = _value(subject.method, name), subject.recipe.hyperparameters[name]
     tried = []
     for values in (subject.values, _nowhere_zero(subject, name)):
-        last = Trial(subject.recipe.build(values)).states()[-1]
+        last = TrialRun(subject.recipe.build(values)).states()[-1]
         tried = [value for value in _others(info, own) if _is_allowed(subject, {**values, name: value})]
         for value in tried:
             try:
-                another = Trial(subject.recipe.build({**values, name: value})).states()[-1]
+                another = TrialRun(subject.recipe.build({**values, name: value})).states()[-1]
             except (Exception, SystemExit):  # of the user's code, which has used the value
                 return []
             if far(last, another):

@@ -46,7 +46,7 @@ from fedflat.conformance.finding import (
 from fedflat.conformance.hooks import hooks
 from fedflat.conformance.snapshot import held, random_states
 from fedflat.conformance.sources import Sources
-from fedflat.conformance.trial import Trial, in_a_loop
+from fedflat.conformance.trial import TrialRun, in_a_loop
 from fedflat.conformance.watch import Watch, draws
 from fedflat.named_method import NamedMethod
 
@@ -177,13 +177,13 @@ class _Suite:
         watch, subject = self._watch, self.subject
         before = held(subject.method)
         with watch:
-            states = Trial(watch.watched(subject.method)).states(train=train)
-        reference = Trial(subject.method).states()
+            states = TrialRun(watch.watched(subject.method)).states(train=train)
+        reference = TrialRun(subject.method).states()
         for finding in self._changed(before, held(subject.method)):
             watch.report(finding.seen, finding)
         with watch:
-            Trial(watch.watched(subject.rebuilt()), torch.float32).states(1, train)
-            Trial(watch.watched(subject.rebuilt(), " where the gradient is zero"), flat=True).states(2, train)
+            TrialRun(watch.watched(subject.rebuilt()), torch.float32).states(1, train)
+            TrialRun(watch.watched(subject.rebuilt(), " where the gradient is zero"), flat=True).states(2, train)
         return states, reference
 
     def _apply(self, name: str, check: Callable[..., Iterator[Finding]], *given: object) -> None:

@@ -95,13 +95,17 @@ def write_template(path: Path) -> Path:
         raise UserError(f"the name {name} belongs to a method of the catalog; choose another name")
     if file.exists():
         raise UserError(f"'{file}' exists; choose another name, or remove it")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, template(name))
+    return file
+
+
+def template(name: str) -> str:
+    """The text of the template for a method of this name."""
     words = name.split("_")
     title = " ".join(filter(None, words))
     text = TEMPLATE.replace("CLASS", _class_name(words))
-    text = text.replace("FILE", name).replace("NAME", name).replace("TITLE", title[0].upper() + title[1:])
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, text)
-    return file
+    return text.replace("FILE", name).replace("NAME", name).replace("TITLE", title[0].upper() + title[1:])
 
 
 def _class_name(words: Sequence[str]) -> str:

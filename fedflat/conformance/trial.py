@@ -36,7 +36,7 @@ def _digits() -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRun:
     """A method on the clients. `flat`: the loss is constant, and all gradients are zero, at weights that are not."""
 
     method: Method

@@ -27,7 +27,8 @@ _RETURNS_A_VECTOR = {
 
 _RETURNS_NAMED_TENSORS = ("broadcast", "start_client", "start_server")
 _OTHERS = (
-    "start", "finish", "aggregate", "value", "step_taken", "client_weights", "upload_bits", "download_bits", "rate",
+    "start", "finish", "aggregate", "after_step", "value", "step_taken", "client_weights", "upload_bits",
+    "download_bits", "rate",
 )  # fmt: skip
 _HOOKS = (*_RETURNS_A_VECTOR, *_RETURNS_NAMED_TENSORS, *_OTHERS)
 _FIELDS = {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from fedflat.analysis.measures.directions import Family, filter_normalised_directions
-from fedflat.analysis.measures.landscape import Point, Prepared, points_together, score
+from fedflat.analysis.measures.landscape import CachedBatches, Point, points_together, score
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.host.torch_device import prepare_device
 from fedflat.bench.models import ModelChoice, parse_model
@@ -31,7 +31,7 @@ class Points:
         self._model = workload.module(0).to(device).eval()
         x, y = (part.to(device) for part in workload.batch_of(workload.images))
         size = EVALUATION_BATCH[device.type]
-        self._data = Prepared(self._objective, list(zip(x.split(size), y.split(size), strict=True)))
+        self._data = CachedBatches(self._objective, list(zip(x.split(size), y.split(size), strict=True)))
         w = self._objective.initial()
         self._plane = Family(w, filter_normalised_directions(self._objective.layout, w, torch_stream(0, "landscape")))
         self._together = points_together(self._objective, self._plane, self._data)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedflat.bench.files.atomic import write_text
-from fedflat.bench.files.marked_text import marks, part, rewrite_part
 from fedflat.bench.files.text_table import markdown
+from studies.marked_text import marks, part, rewrite_part
 
 PART = "bench"
 """The part of a document that holds the report."""

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 import torch
 
-from fedflat.bench.files.marked_text import marks
 from fedflat.bench.input.errors import UserError
+from studies.marked_text import marks
 from tests import commands
 from tests.benchmarks import planning
 from tests.benchmarks.__main__ import SECTIONS, run

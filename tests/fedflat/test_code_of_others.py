@@ -225,7 +225,6 @@ OF_RUNS: Mapping[str, Callable[[Sequence[str]], Sequence[Sequence[str]]]] = {
     "explore": lambda paths: [["explore", "quick", *SET]],
     "summary": lambda paths: [["summary", "quick", *SET]],
     "study": lambda paths: [["study", "quick", "--runs", *SET]],
-    "layouts": lambda paths: [["layouts", "--pictures", "quick", "--out", "layouts.md"]],
     "compare": lambda paths: [
         *(["compare", path.rpartition("/")[2], "--grid", "quick", *SET, *BASELINES] for path in paths),
         *(
@@ -247,25 +246,20 @@ OF_RUNS: Mapping[str, Callable[[Sequence[str]], Sequence[Sequence[str]]]] = {
         ["baselines", "add-trials", "quick", "--grid", "quick", *SET, "--baselines", "stored"]
     ],
     "baselines add-search": lambda paths: [["baselines", "add-search", "flat1d", "--baselines", "stored"]],
-    "compositions add": lambda paths: [["compositions", "add", "quick", "--grid", "quick", *SET, "--stored", "stored"]],
     "data split": lambda paths: [["data", "split", "quick", paths[0], *SET]],
 }
 """By command that may read runs, the command lines that are tried with forged cells."""
 
 READS_NO_RUNS = {
     "analyses": "lists the analyses",
-    "audit": "reads published numbers",
     "baselines show": "reads the tables of stored runs",
     "baselines verify": "see test_stored_baselines_name_no_code",
     "check-method": "executes the method that is its argument",
-    "compositions best": "reads the tables of stored searches",
-    "compositions report": "reads the tables of stored searches and runs",
-    "compositions screening": "reads an experiment",
     "data check": "executes the data set that is its argument",
     "data list": "reads the folder of data sets",
     "data partition": "draws partitions of an experiment",
     "data prepare": "executes the data set that is its argument",
-    "index": "reads the papers' experiments",
+    "init": "writes files",
     "methods": "executes the method that is its argument",
     "new-method": "writes a file",
     "published": "reads published numbers",

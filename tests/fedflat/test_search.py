@@ -31,7 +31,7 @@ def test_from_the_rounds_to_the_runs_of_a_pair(tmp_path: Path) -> None:
     assert done.returncode == 0, done
     assert "main/fedsam/1000: further: 2 trials; the best of 8 is trial" in done.stdout
     assert "left" not in done.stdout
-    assert (tmp_path / "results/runs/tiny_t1000/mnist1d-60/iid/2-of-4/fedsam/metrics.csv").is_file()
+    assert (tmp_path / "results/experiments/tiny_t1000/mnist1d-60/iid/2-of-4/fedsam/runs.csv").is_file()
     again = fedflat("search", file, "main/fedsam/1000", *common)
     assert "trial" not in again.stdout, "nothing is trained again"
     status = fedflat("search", file, "--status", *common)

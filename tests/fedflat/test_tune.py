@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.analysis.conftest import read_rows
 from tests.commands import fedflat, refused, run
 from tests.tiers import thorough
 
@@ -47,7 +48,7 @@ def test_the_winners_are_an_experiment_that_trains(file: Path, tmp_path: Path) -
     assert "extends: mine.yaml" in tuned
     assert f"lr: {best['training.lr']}" in tuned
     assert fedflat("run", "mine/tuned.yaml", CELL.format("fedsam"), *common, cwd=tmp_path).returncode == 0
-    metrics = pd.read_csv(tmp_path / "results/runs/mine_tuned" / CELL.format("fedsam") / "metrics.csv")
+    metrics = read_rows(tmp_path / "results/experiments/mine_tuned" / CELL.format("fedsam") / "runs.csv")
     assert metrics["lr"].iloc[0] == best["training.lr"]
     assert metrics["test_accuracy"].notna().any()
     again = fedflat("tune", file, "--out", "mine/again.yaml", *common, cwd=tmp_path)

@@ -51,7 +51,7 @@ def _refuse_file(name: object) -> None:
         )
 
 
-class Clients(Analysis):
+class ClientAccuracy(Analysis):
     """The accuracy of each client; mean, deviation, lowest and highest over clients (Qu et al., 2022: train and
     validation columns)."""
 

@@ -19,7 +19,7 @@ from fedflat.bench.numerics.streams import torch_stream
 Direction = Literal["random", "gradient"]
 
 
-class Perturbation(OnImages, ByForwardPasses):
+class PerturbedLoss(OnImages, ByForwardPasses):
     """Loss at given distances from the final global model, along random directions (the same for every method) or along
     the gradient."""
 

@@ -11,7 +11,7 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import OfLandscape, OnSubsets
 from fedflat.analysis.analyses.scores import score_points
 from fedflat.analysis.measures.directions import Family
-from fedflat.analysis.measures.landscape import Grid
+from fedflat.analysis.measures.landscape import LandscapeGrid
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.input.bounds import MOST, Count
 from fedflat.bench.models import build_model
@@ -47,7 +47,7 @@ class Interpolation(OfLandscape, OnSubsets):
             start, end, which = run.w, others[0].w, f"from the final model of {own} to {self.towards}'s"
         else:
             start, end, which = _initial(run), run.w, "from the initial to the final model"
-        line = Grid(([step / self.steps for step in range(-self.beyond, self.steps + self.beyond + 1)],))
+        line = LandscapeGrid(([step / self.steps for step in range(-self.beyond, self.steps + self.beyond + 1)],))
         samples = self.samples(run)
         scores = score_points(run, self, Family(start, (end - start,)), line, samples)
         at = pd.DataFrame(line.points, columns=["t"])

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import needs_stored_states
-from fedflat.analysis.analyses.landscape.plane import Models, ThroughModels
+from fedflat.analysis.analyses.landscape.plane import PlaneModels, ThroughModels
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.experiments.run_config import Evaluation
 from fedflat.bench.input.bounds import MOST, Count
@@ -41,14 +41,14 @@ class LocalPlane(ThroughModels):
         """A stored state is needed: local models are trained from it."""
         needs_stored_states(self.name, evaluation)
 
-    def models(self, run: AnalysedRun) -> Models:
+    def models(self, run: AnalysedRun) -> PlaneModels:
         """The local models after the local steps of one more round, on the clients' own data, with their own states."""
         finished = self.round or run.config.training.rounds
         state = run.state(finished)
         clients = self._selected_clients(run, state)
         names = [f"client {i}" for i in clients]
         which = f"the local models of {', '.join(names)}, trained from the model after round {finished}"
-        return Models(names, [run.retrained(state, i) for i in clients], which)
+        return PlaneModels(names, [run.retrained(state, i) for i in clients], which)
 
     def _selected_clients(self, run: AnalysedRun, state: FederationState) -> tuple[int, ...]:
         """The requested clients, or the first three of: the next round's participants, then all other clients."""

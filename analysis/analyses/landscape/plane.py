@@ -12,13 +12,13 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import OfLandscape, OfOneSeed, OnSubsets
 from fedflat.analysis.analyses.scores import score_points
 from fedflat.analysis.measures.directions import plane_through
-from fedflat.analysis.measures.landscape import Grid, axis_around
+from fedflat.analysis.measures.landscape import LandscapeGrid, axis_around
 from fedflat.bench.experiments.run_config import Evaluation
 from fedflat.bench.input.bounds import Points
 from fedflat.bench.input.errors import UserError
 
 
-class Models(NamedTuple):
+class PlaneModels(NamedTuple):
     """Names and flat parameters `[P]` of models, and a description of all of them."""
 
     names: Sequence[str]
@@ -39,7 +39,7 @@ class ThroughModels(OfOneSeed, OfLandscape, OnSubsets):
     )
 
     @abstractmethod
-    def models(self, run: AnalysedRun) -> Models:
+    def models(self, run: AnalysedRun) -> PlaneModels:
         """The three models; the first one is the plane's origin."""
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
@@ -50,7 +50,7 @@ class ThroughModels(OfOneSeed, OfLandscape, OnSubsets):
         names, parameters, description = self.models(run)
         family, places = plane_through(*parameters)
         axes = tuple(axis_around(values, self.margin, self.points) for values in zip(*places, strict=True))
-        grid = Grid(axes, places)
+        grid = LandscapeGrid(axes, places)
         samples = self.samples(run)
         scores = score_points(run, self, family, grid, samples)
         at = pd.DataFrame(grid.points, columns=["x", "y"])
@@ -96,8 +96,8 @@ class Plane(ThroughModels):
         """False for runs of the two others."""
         return method not in self.through and partition not in self.through
 
-    def models(self, run: AnalysedRun) -> Models:
+    def models(self, run: AnalysedRun) -> PlaneModels:
         """This run's final model first, then the two others."""
         runs = [run, *self.compared_runs(run)]
         names = [run.name_among(self.through), *self.through]
-        return Models(names, [run.w for run in runs], f"the final models of {', '.join(names)}")
+        return PlaneModels(names, [run.w for run in runs], f"the final models of {', '.join(names)}")

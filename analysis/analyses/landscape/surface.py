@@ -11,7 +11,7 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun, Sample
 from fedflat.analysis.analyses.base import OfLandscape, OfOneSeed, OnImages
 from fedflat.analysis.analyses.scores import score_points
 from fedflat.analysis.measures.directions import Biases, Family, filter_normalised_directions
-from fedflat.analysis.measures.landscape import Grid, symmetric_axis
+from fedflat.analysis.measures.landscape import LandscapeGrid, symmetric_axis
 from fedflat.bench.experiments.run_config import Evaluation
 from fedflat.bench.input.bounds import MOST_POINTS
 from fedflat.bench.input.errors import UserError
@@ -85,7 +85,7 @@ class Surface(OfOneSeed, OfLandscape, OnImages):
             biases=self.biases,
             orthogonal=self.orthogonal,
         )
-        grid = Grid((symmetric_axis(self.extent, self.points),) * 2)
+        grid = LandscapeGrid((symmetric_axis(self.extent, self.points),) * 2)
         scores = score_points(run, self, Family(w, directions), grid, {self.data: sample})
         table = pd.DataFrame(grid.points, columns=["a", "b"]).join(scores.drop(columns=["point", "data"]))
         return table.assign(definition=f"{sample.loss}; {self._directions()}{self.points_by}")

@@ -11,7 +11,7 @@ from fedflat.analysis.measures.cost import per_round
 _MEMORY = {"process_peak_memory_mib": "peak_memory_mib", "peak_gpu_memory_mib": "peak_gpu_memory_mib"}
 
 
-class Cost(Analysis):
+class RunCost(Analysis):
     """Costs of a round and of the whole run (FedGF's Table 3, FedLESAM's Tables 7 and 8)."""
 
     name: ClassVar[str] = "cost"

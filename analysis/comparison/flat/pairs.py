@@ -1,7 +1,8 @@
 """The primary question: what does a perturbation add to its base? Differences method − base, paired by tuning seed.
 
 Both searches of a pair share the tuning seed, and both have the same training seeds, so that a unit's difference has
-the noise of both searches in it.
+the noise of both searches in it. A pair counts if both methods are fitted, by the mean training accuracy of their
+units, or if these accuracies differ by at most a point: then neither is further trained than the other.
 """
 
 import math
@@ -11,11 +12,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedflat.analysis.comparison.flat.gate import NO, SHOWN, state_of_pair
-from fedflat.analysis.comparison.flat.regime import SETTING
+from fedflat.analysis.comparison.flat.units import SETTING
 from fedflat.analysis.comparison.statistics.verdicts import NONE, verdict
+from fedflat.analysis.measures.fitting import FITTED, ROUNDING
 from fedflat.analysis.measures.paired import interval, sign_flip, sign_flip_corrected
 from fedflat.bench.tuning.protocol.schema import Protocol
+
+YES, CLOSE, NO = "fitted", "within a point", "not fitted"
+"""Whether a pair counts."""
+
+SHOWN = ["train_accuracy", "validation_accuracy", "test_accuracy", "generalisation_gap", "lambda_max"]
+"""The columns whose means are shown side by side."""
 
 BASE = "_base"
 """The end of a column's name with the base's value."""
@@ -96,3 +103,10 @@ def _with_verdicts(
             if table.loc[k, "state"] != NO:
                 table.loc[k, "verdict"] = verdict(table.loc[k, "low"], table.loc[k, "high"], float(p))
     return table
+
+
+def state_of_pair(train: float, train_base: float, least: float = FITTED, within: float = 1.0) -> str:
+    """Whether a pair counts, by the mean training accuracies of the method and its base in percent."""
+    if min(train, train_base) >= least - ROUNDING:
+        return YES
+    return CLOSE if abs(train - train_base) <= within + ROUNDING else NO

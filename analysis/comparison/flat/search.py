@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedflat.analysis.comparison.baselines import folder_of
 from fedflat.bench.experiments.address import IDS, CellAddress
+from fedflat.bench.experiments.installed import begin_as_copy
 from fedflat.bench.experiments.results import TRIALS, ResultPaths
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.files.locks import folder_lock
@@ -56,8 +57,8 @@ def add_search(grid: str, results: Path, folder: Path | None = None) -> Path:
     if not files:
         raise UserError(f"no search of {grid} has ended under '{results}'; search with: fedflat search {grid}")
     added = pd.concat([_read(file, "delete it, and search again") for file in files], ignore_index=True)
-    file = file_of(grid, folder)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file = file_of(grid, folder or ResultPaths().baselines(grid))
+    file.parent.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock(file.parent) as is_free:
         if not is_free:
             raise UserError(f"another process is writing '{file.parent}'")
@@ -69,6 +70,8 @@ def add_search(grid: str, results: Path, folder: Path | None = None) -> Path:
         if added["protocol"].nunique() > 1:
             hashes = ", ".join(sorted(added["protocol"].unique()))
             raise UserError(f"'{file}': trials of several protocols ({hashes}; allowed: one)")
+        if folder is None:
+            begin_as_copy(file.parent)
         write_checked_csv(file, added)
     return file
 
@@ -76,25 +79,6 @@ def add_search(grid: str, results: Path, folder: Path | None = None) -> Path:
 def trials_of(trials: pd.DataFrame, cell: CellAddress) -> pd.DataFrame:
     """The trials of a cell."""
     return trials[(trials[IDS] == list(cell.ids)).all(axis=1)]
-
-
-def winners(trials: pd.DataFrame) -> pd.DataFrame:
-    """The best trial of each search: fitted ones by validation accuracy, then the others by training accuracy.
-
-    Of equal ones, the first. `trials` as `load_search` gives them; accuracies become numbers.
-    """
-    table = numeric(trials)
-    score = table["validation_accuracy"].where(table["fitted"] == 1, table["train_accuracy"])
-    ordered = table.assign(score=score.fillna(-1.0)).sort_values(
-        ["fitted", "score", "number"], ascending=[False, False, True], kind="stable"
-    )
-    return ordered.groupby([*IDS, "tuning_seed"], sort=False).head(1).sort_index().drop(columns="score")
-
-
-def numeric(trials: pd.DataFrame) -> pd.DataFrame:
-    """The trials with accuracies, costs and distances as numbers."""
-    exact = ("train_accuracy", "validation_accuracy", "fit_mb", "distance")
-    return trials.assign(**{name: pd.to_numeric(trials[name]) for name in exact})
 
 
 def _read(file: Path, remedy: str) -> pd.DataFrame:

@@ -17,15 +17,14 @@ from pathlib import Path
 import pandas as pd
 
 from fedflat.analysis.comparison.adding import add
-from fedflat.analysis.comparison.baselines import RUNS, load
-from fedflat.analysis.comparison.flat.search import add_search, load_search, winners
+from fedflat.analysis.comparison.baselines import RUNS, folder_of, load
+from fedflat.analysis.comparison.flat.search import add_search, load_search
 from fedflat.analysis.comparison.flat.units import units
 from fedflat.analysis.comparison.run_table import finished_runs
 from fedflat.analysis.report.requested import RequestedExperiment
-from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.reading import SearchedGrid
 from fedflat.bench.tuning.protocol.schema import Protocol
 
 CROSSED = "x"
@@ -43,9 +42,9 @@ class Stored:
     folder: Path | None = None
 
     @cached_property
-    def searched(self) -> Grid:
+    def searched(self) -> SearchedGrid:
         """The protocol with its experiments."""
-        return Grid.read(self.grid)
+        return SearchedGrid.read(self.grid)
 
     @property
     def protocol(self) -> Protocol:
@@ -55,7 +54,7 @@ class Stored:
     @cached_property
     def runs(self) -> pd.DataFrame:
         """The runs with winning values, of all settings."""
-        return self._runs("")
+        return self.runs_of("")
 
     @cached_property
     def units(self) -> pd.DataFrame:
@@ -63,48 +62,20 @@ class Stored:
         return units(self.runs, self.protocol.fitted.least)
 
     @cached_property
-    def crossed(self) -> pd.DataFrame:
-        """The runs with the values of the next tuning seed."""
-        return self._runs(f"_{CROSSED}")
-
-    @cached_property
-    def equal_compute(self) -> dict[str, pd.DataFrame]:
-        """The units of the rows of equal compute, by name."""
-        found = {name: self._runs(f"_{name}") for name in self.protocol.equal_compute}
-        return {name: units(runs, self.protocol.fitted.least) for name, runs in found.items() if len(runs)}
-
-    @cached_property
-    def contrasts(self) -> dict[str, pd.DataFrame]:
-        """The units of experiments with other data and the same values, by name."""
-        sources = {name: self.searched.source(source) for name, source in self.protocol.contrasts.items()}
-        found = {name: self._of(load_experiment(source).name) for name, source in sources.items()}
-        return {name: units(runs, self.protocol.fitted.least) for name, runs in found.items() if len(runs)}
-
-    @cached_property
-    def references(self) -> pd.DataFrame:
-        """The runs of experiments with their own values."""
-        sources = map(self.searched.source, self.protocol.references.values())
-        found = [runs for source in sources if len(runs := self._of(load_experiment(source).name))]
-        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
-
-    @cached_property
     def trials(self) -> pd.DataFrame | None:
         """The trials of the searches; None if none are stored."""
         return load_search(self.protocol.name, self._place(self.protocol.name))
 
-    @cached_property
-    def won(self) -> pd.DataFrame:
-        """The winners of the searches."""
-        return pd.DataFrame() if self.trials is None else winners(self.trials)
-
-    def _runs(self, end: str) -> pd.DataFrame:
+    def runs_of(self, end: str) -> pd.DataFrame:
+        """The runs of grids whose names are those of the settings with this end."""
         names = [experiment.name for experiment in self.searched.experiments.values()]
-        found = [runs for name in names if len(runs := self._of(f"{name}{end}"))]
+        found = [runs for name in names if len(runs := self.stored_in(f"{name}{end}"))]
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
-    def _of(self, grid: str) -> pd.DataFrame:
+    def stored_in(self, grid: str) -> pd.DataFrame:
+        """The runs of a stored grid."""
         place = self._place(grid)
-        file = (place or ResultPaths().baselines(grid)) / RUNS
+        file = (place or folder_of(grid)) / RUNS
         return load(grid, place).runs if file.is_file() else pd.DataFrame()
 
     def _place(self, grid: str) -> Path | None:
@@ -124,7 +95,7 @@ def store(
     What is stored already is replaced. `folder`: that of all stored grids; None: results/baselines. `analyses`: whether
     the analyses of runs with winning values are stored, as far as they are computed.
     """
-    searched = Grid.read(grid)
+    searched = SearchedGrid.read(grid)
     name_of_grid = searched.protocol.name
     by_grid = defaultdict[str, list[RequestedExperiment]](list)
     for file in sorted(ResultPaths(results).search(name_of_grid).glob("*.yaml")):

@@ -8,11 +8,12 @@ import json
 import pandas as pd
 
 from fedflat.analysis.comparison.baselines import rated_columns
-from fedflat.analysis.comparison.flat.regime import SETTING
 from fedflat.analysis.comparison.run_table import CURVE_IDS
 from fedflat.analysis.measures.fitting import FITTED, is_fitted
+from fedflat.bench.experiments.address import IDS
 from fedflat.bench.input.errors import UserError
 
+SETTING = IDS[:3]
 FITTED_UNIT = "fitted"
 """A column of units: whether each of its runs is fitted."""
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from fedflat.analysis.comparison.compare import Comparison
-from fedflat.analysis.comparison.pages.table import ReportTable, number, with_lost
 from fedflat.analysis.comparison.report.words import COUNTED_AS, RULE, lost_word, note_on_means, note_on_tests
+from fedflat.analysis.comparison.report_table import ReportTable, number, with_lost
 from fedflat.analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from fedflat.analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
 from fedflat.analysis.comparison.statistics.profiles import gap_profile, share_within

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from fedflat.analysis.comparison.compare import Comparison
 from fedflat.analysis.comparison.explore import render_comparison
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.pages.table import ReportTable
-from fedflat.analysis.comparison.pages.write import PACKAGES, latex_figure, markdown_figure, write_parts
-from fedflat.analysis.comparison.report.figures import differences, points, profiles, ranks
+from fedflat.analysis.comparison.report import differences, points, profiles, ranks
 from fedflat.analysis.comparison.report.tables import tables
 from fedflat.analysis.comparison.report.words import about, of_setting, verdict
+from fedflat.analysis.comparison.report_pages import PACKAGES, ReportFigure, latex_figure, markdown_figure, write_parts
+from fedflat.analysis.comparison.report_table import ReportTable
 from fedflat.analysis.comparison.statistics.costs import stored_costs
 from fedflat.analysis.comparison.statistics.flatness import stored_measures
 from fedflat.analysis.figures.base import TEXT_WIDTH

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-from fedflat.analysis.comparison.pages.figure import ReportFigure
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.study.configurations import AXES, CONFIGURATION, perturbation
 from fedflat.analysis.comparison.study.granulated import OVERALL
 from fedflat.analysis.comparison.study.information import K

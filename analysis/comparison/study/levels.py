@@ -46,7 +46,7 @@ class Clusters:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class SettingSample:
     """Values of one setting: `x`, `y` and `z` `[configurations, seeds]`, NaN where there is no run.
 
     A configuration is a method with untuned or tuned values; `methods` numbers the cluster of its method.

@@ -16,7 +16,7 @@ from fedflat.bench.input.errors import UserError
 
 
 @dataclass(frozen=True)
-class Source:
+class StudySource:
     """The stored baselines of a `grid`, or with `from_runs` the runs of the experiment of this name or file.
 
     `baselines`: the folder of stored baselines; None: that of the grid.

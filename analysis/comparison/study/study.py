@@ -11,7 +11,7 @@ from fedflat.analysis.comparison.study.configurations import CONFIGURATION, Conf
 from fedflat.analysis.comparison.study.granulated import granulated
 from fedflat.analysis.comparison.study.information import information
 from fedflat.analysis.comparison.study.kendall import Floats
-from fedflat.analysis.comparison.study.levels import Clusters, Sample, pooled
+from fedflat.analysis.comparison.study.levels import Clusters, SettingSample, pooled
 from fedflat.analysis.comparison.study.measures import (
     FLATNESS,
     RANDOM,
@@ -107,11 +107,11 @@ def _correlations(runs: pd.DataFrame, measures: list[str], result: str) -> Itera
                     yield {"measure": measure, "setting": name, "level": level, "given": given, **vars(found)}
 
 
-def _sample(rows: pd.DataFrame, columns: list[str], cluster_of: Mapping[str, int], seeds: list[int]) -> Sample:
+def _sample(rows: pd.DataFrame, columns: list[str], cluster_of: Mapping[str, int], seeds: list[int]) -> SettingSample:
     wide = rows.pivot(index=["method", "variant"], columns="seed", values=columns)
     numbers = np.array([cluster_of[method] for method in wide.index.get_level_values("method")])
     values = (wide.reindex(columns=[(column, seed) for seed in seeds]).to_numpy(float) for column in columns)
-    return Sample(numbers, *values)
+    return SettingSample(numbers, *values)
 
 
 def _granulated(runs: pd.DataFrame, measures: list[str], result: str) -> Iterator[dict[str, Any]]:

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 import pandas as pd
 
 from fedflat.analysis.comparison.comparable import Row
-from fedflat.analysis.comparison.pages.table import ReportTable, number
+from fedflat.analysis.comparison.report_table import ReportTable, number, with_interval
 from fedflat.analysis.comparison.study.configurations import AXES
 from fedflat.analysis.comparison.study.granulated import OVERALL
 from fedflat.analysis.comparison.study.information import MOST_AXES, K
@@ -171,8 +170,7 @@ def _count_table(study: Study) -> ReportTable:
 
 
 def _with_interval(row: Row) -> str:
-    low, high = (number(row[end], "+.2f") for end in ("low", "high"))
-    return number(row["tau"], "+.2f") + ("" if np.isnan(row["low"]) else f" [{low}, {high}]")
+    return with_interval(row["tau"], row["low"], row["high"], "+.2f")
 
 
 def _table(

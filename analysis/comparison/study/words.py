@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from fedflat.analysis.comparison.pages.table import number
+from fedflat.analysis.comparison.report_table import number
 from fedflat.analysis.comparison.study.information import K
 from fedflat.analysis.comparison.study.levels import BETWEEN, WITHIN
 from fedflat.analysis.comparison.study.measures import FLATNESS, NAMES, RANDOM, RESULTS, TRAIN_LOSS

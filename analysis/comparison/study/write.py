@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedflat.analysis.comparison.pages.write import write_pages
+from fedflat.analysis.comparison.report_pages import write_pages
 from fedflat.analysis.comparison.study.figures import figures
 from fedflat.analysis.comparison.study.study import Study
 from fedflat.analysis.comparison.study.tables import REPORT, tables

@@ -23,7 +23,7 @@ _ENDS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 
 
 @dataclass(frozen=True)
-class Budget:
+class RanksByBudget:
     """`curves`: one row per setting (first: all settings together, if there are several), method and number of trials.
 
     Its columns: mean over the orders, with the range of 95 % of them, of the best score so far, of its gain over trial
@@ -40,7 +40,7 @@ class Budget:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, trials: pd.DataFrame) -> "Budget":
+    def of(cls, trials: pd.DataFrame) -> "RanksByBudget":
         """The statistics of trials as `collect` gives them; a `UserError` if there are too few."""
         settings = tuple(Setting(*map(str, key)) for key in trials[IDS[:3]].drop_duplicates().to_numpy())
         cells = trials.drop_duplicates(IDS).groupby("method", sort=False).size()

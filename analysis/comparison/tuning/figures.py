@@ -9,10 +9,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from fedflat.analysis.comparison.pages.figure import ReportFigure
-from fedflat.analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
+from fedflat.analysis.comparison.report.looks import COLOURS, MARKERS, ROW
+from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
-from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.budget import RanksByBudget
 from fedflat.analysis.comparison.tuning.gain import ALL, Gain
 from fedflat.analysis.comparison.tuning.tables import budget_notes, gain_notes, in_setting, rank_change
 from fedflat.analysis.figures.base import LEGEND, STYLE, Body, figure_style, most_side_by_side, new_figure
@@ -36,7 +36,7 @@ def of_gain(gain: Gain, width: float) -> Iterator[ReportFigure]:
             yield _settings(gain, width)
 
 
-def of_budget(budget: Budget, width: float) -> Iterator[ReportFigure]:
+def of_budget(budget: RanksByBudget, width: float) -> Iterator[ReportFigure]:
     """Curves of the best score, and of the ranks."""
     with figure_style():
         yield _curves(budget, width)
@@ -132,7 +132,7 @@ def _legend_of_gain(body: Body, verdicts: Iterable[str], width: float) -> None:
     body.legend(handles=handles, loc="outside upper center", ncols=len(handles) if width >= _WIDE else 2, **LEGEND)
 
 
-def _curves(budget: Budget, width: float) -> ReportFigure:
+def _curves(budget: RanksByBudget, width: float) -> ReportFigure:
     """A panel per method, the best one first: its best score so far, above the curves of all methods in grey."""
     frame = budget.curves_of(budget.shown)
     wide = frame.pivot(index="trials", columns="method", values="score")
@@ -169,7 +169,7 @@ def _curves(budget: Budget, width: float) -> ReportFigure:
     return ReportFigure("budget", caption, frame, figure)
 
 
-def _ranks(budget: Budget, width: float) -> ReportFigure:
+def _ranks(budget: RanksByBudget, width: float) -> ReportFigure:
     """Ranks against the number of trials; next to them, how close the ranking is to the last one."""
     frame = budget.curves_of(budget.shown)
     ranks = frame.pivot(index="trials", columns="method", values="rank")

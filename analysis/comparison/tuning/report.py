@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from fedflat.analysis.comparison.pages.table import number
-from fedflat.analysis.comparison.pages.write import write_pages
 from fedflat.analysis.comparison.report.words import counts
+from fedflat.analysis.comparison.report_pages import write_pages
+from fedflat.analysis.comparison.report_table import number
 from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS
 from fedflat.analysis.comparison.tuning import figures, tables
-from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.budget import RanksByBudget
 from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
 from fedflat.analysis.comparison.tuning.gain import Gain
 from fedflat.analysis.comparison.tuning.source import TuningSource
@@ -27,7 +27,7 @@ class TuningReport:
 
     name: str
     gain: Gain | None
-    budget: Budget | None
+    budget: RanksByBudget | None
     stopping: EarlyStopping | None
     missing: tuple[str, ...]
 
@@ -118,7 +118,7 @@ def _amount_words(gain: Gain) -> Iterator[str]:
         yield f"Methods without a gain, because all untuned or all tuned runs of a setting diverged: {lost}."
 
 
-def budget_words(budget: Budget) -> Iterator[str]:
+def budget_words(budget: RanksByBudget) -> Iterator[str]:
     """How close the rankings after fewer trials are to the ranking after all trials."""
     table = budget.stability_of(budget.shown).set_index("trials")
     last = budget.trials

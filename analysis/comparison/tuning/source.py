@@ -9,8 +9,8 @@ import pandas as pd
 from fedflat.analysis.comparison.baselines import RUNS, folder_of, load
 from fedflat.analysis.comparison.comparable import check_comparable
 from fedflat.analysis.comparison.run_table import TUNED, run_table
-from fedflat.analysis.comparison.study.source import Source
-from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.study.source import StudySource
+from fedflat.analysis.comparison.tuning.budget import RanksByBudget
 from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
 from fedflat.analysis.comparison.tuning.gain import Gain
 from fedflat.analysis.comparison.tuning.trials import collect, file_of, load_trials
@@ -20,7 +20,7 @@ from fedflat.bench.input.errors import UserError
 
 
 @dataclass(frozen=True)
-class TuningSource(Source):
+class TuningSource(StudySource):
     """Also the experiment with tuned values: the file `tuned`, or None: the one that `fedflat tune` writes."""
 
     tuned: Path | None = None
@@ -66,9 +66,9 @@ class TuningSource(Source):
         check_comparable(runs, self.name)
         return Gain.of(runs, self.name)
 
-    def budget(self) -> Budget:
+    def budget(self) -> RanksByBudget:
         """The dependence on the number of trials; a `UserError` if there are no trials without early stopping."""
-        return Budget.of(self._trials)
+        return RanksByBudget.of(self._trials)
 
     def early_stopping(self) -> EarlyStopping | None:
         """What early stopping costs; None where it cannot be known, as in runs and trials of one search."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterator
 
 from fedflat.analysis.comparison.comparable import Row
-from fedflat.analysis.comparison.pages.table import ReportTable, number, with_lost
+from fedflat.analysis.comparison.report_table import ReportTable, number, with_lost
 from fedflat.analysis.comparison.run_table import rule_of
-from fedflat.analysis.comparison.tuning.budget import ORDERS, Budget
+from fedflat.analysis.comparison.tuning.budget import ORDERS, RanksByBudget
 from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
 from fedflat.analysis.comparison.tuning.gain import ALL, Gain
 from fedflat.analysis.layouts.captions import Caption
@@ -34,7 +34,7 @@ def of_gain(gain: Gain) -> Iterator[ReportTable]:
         yield _setting_table(gain)
 
 
-def of_budget(budget: Budget) -> Iterator[ReportTable]:
+def of_budget(budget: RanksByBudget) -> Iterator[ReportTable]:
     """Scores, gains and ranks after some numbers of trials, and how stable the ranking is."""
     yield _score_table(budget)
     yield _rank_table(budget)
@@ -86,7 +86,7 @@ def gain_notes(gain: Gain) -> list[str]:
     ]
 
 
-def budget_notes(budget: Budget) -> list[str]:
+def budget_notes(budget: RanksByBudget) -> list[str]:
     """Notes on the trials, on the intervals, and on the limits of the intervals."""
     return [
         *budget.about,
@@ -98,7 +98,7 @@ def budget_notes(budget: Budget) -> list[str]:
     ]
 
 
-def in_setting(budget: Budget) -> str:
+def in_setting(budget: RanksByBudget) -> str:
     """Which setting is shown, in words."""
     return f"mean over {len(budget.settings)} settings" if budget.shown is None else setting_title(budget.shown)
 
@@ -169,7 +169,7 @@ def _in_setting(row: Row, runs: int) -> str:
     return f"{mean} ({_with_range(row, 'gain', '+.1f')}); {rank_change(row)}"
 
 
-def _score_table(budget: Budget) -> ReportTable:
+def _score_table(budget: RanksByBudget) -> ReportTable:
     caption = Caption.of(
         "Best score after some trials",
         "Best validation accuracy (%) after so many trials, the range of 95 % of the orders, and in parentheses the "
@@ -184,7 +184,7 @@ def _score_table(budget: Budget) -> ReportTable:
     return _by_number(budget, "budget", caption, text)
 
 
-def _rank_table(budget: Budget) -> ReportTable:
+def _rank_table(budget: RanksByBudget) -> ReportTable:
     caption = Caption.of(
         "Ranks after some trials",
         "Rank of each method (1: best) by its best validation accuracy after so many trials, as mean over the orders, "
@@ -194,7 +194,7 @@ def _rank_table(budget: Budget) -> ReportTable:
     return _by_number(budget, "budget_ranks", caption, lambda row: _with_range(row, "rank", ".3g"))
 
 
-def _by_number(budget: Budget, name: str, caption: Caption, text: Callable[[Row], str]) -> ReportTable:
+def _by_number(budget: RanksByBudget, name: str, caption: Caption, text: Callable[[Row], str]) -> ReportTable:
     """A table with one row per method, the best one after all trials first, and a column per number of trials."""
     frame = budget.curves_of(budget.shown)
     cells = {(row["method"], row["trials"]): text(row) for row in frame.to_dict("records")}
@@ -205,7 +205,7 @@ def _by_number(budget: Budget, name: str, caption: Caption, text: Callable[[Row]
     return ReportTable(name, caption, header, tuple(rows), budget.curves, report=REPORT)
 
 
-def _stability_table(budget: Budget) -> ReportTable:
+def _stability_table(budget: RanksByBudget) -> ReportTable:
     frame = budget.stability_of(budget.shown)
     rows = [
         (str(row["trials"]), _with_range(row, "tau", ".2f"), f"{100 * row['other_winner']:.0f}")

@@ -14,14 +14,15 @@ from fedflat.analysis.comparison.run_table import as_json
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import IDS
-from fedflat.bench.experiments.results import TRIALS
+from fedflat.bench.experiments.installed import begin_as_copy
+from fedflat.bench.experiments.results import TRIALS, ResultPaths
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.files.locks import folder_lock
 from fedflat.bench.input.errors import UserError, first_few
 from fedflat.bench.input.frozen import NAME
 from fedflat.bench.training.directories.open_runs import no_empty_folders
 from fedflat.bench.tuning.cell_search import CellSearch, seed_of
-from fedflat.bench.tuning.halving import Step
+from fedflat.bench.tuning.halving import RungStep
 from fedflat.bench.tuning.score import LAST, in_words
 
 KEY = [*IDS, "trial"]
@@ -54,7 +55,7 @@ def collect(requested: RequestedExperiment) -> pd.DataFrame:
             missing.append(path)
             continue
         for trial in search.trials[: search.count]:
-            result = search.results[Step(trial.number, 0)]
+            result = search.results[RungStep(trial.number, 0)]
             rows.append(
                 {
                     "experiment": experiment.name,
@@ -115,7 +116,7 @@ def add_trials(
     """
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
-    file = file_of(grid, folder)
+    file = file_of(grid, folder or ResultPaths().baselines(grid))
     added = pd.concat([collect(requested) for requested in requests], ignore_index=True)
     file.parent.parent.mkdir(parents=True, exist_ok=True)
     with no_empty_folders([file]), folder_lock(file.parent) as is_free:
@@ -129,5 +130,7 @@ def add_trials(
         if (twice := together.duplicated(KEY)).any():
             first = "/".join(together.loc[twice, IDS].iloc[0])
             raise UserError(f"'{file}' has trials of {first} already; --replace replaces them")
+        if folder is None:
+            begin_as_copy(file.parent)
         write_checked_csv(file, together)
     return file

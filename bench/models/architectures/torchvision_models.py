@@ -108,9 +108,8 @@ def _fit_channels(module: nn.Module, channels: int) -> None:
     name, first = next((name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Conv2d))
     if first.in_channels == channels:
         return
-    fitted = nn.Conv2d(
-        channels, first.out_channels, first.kernel_size, first.stride, first.padding, bias=first.bias is not None
-    )  # type: ignore[arg-type] # sizes are pairs
+    sizes: dict[str, Any] = {name: getattr(first, name) for name in ("kernel_size", "stride", "padding")}
+    fitted = nn.Conv2d(channels, first.out_channels, bias=first.bias is not None, **sizes)
     parent, _, last = name.rpartition(".")
     setattr(module.get_submodule(parent), last, fitted)
 

@@ -37,7 +37,7 @@ HEAD = "# The values that the search found. Written by fedflat search.\n"
 
 
 @dataclass(frozen=True)
-class Source:
+class ValueSource:
     """Where the values of an experiment with winning values come from.
 
     `setting`: where was searched; `seed`: the tuning seed whose training seeds are trained; `of`: the one whose values
@@ -58,7 +58,7 @@ class Winners:
     """An experiment with the winning values of those methods whose searches have ended."""
 
     units: Units
-    source: Source
+    source: ValueSource
 
     @cached_property
     def extended(self) -> Experiment:

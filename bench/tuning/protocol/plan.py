@@ -19,7 +19,7 @@ from typing import Any
 from scipy.stats import qmc
 
 from fedflat.bench.numerics.streams import numpy_stream
-from fedflat.bench.tuning.protocol.schema import TIMES_DISTANCE, BoundedRange, Protocol, Swept
+from fedflat.bench.tuning.protocol.schema import TIMES_DISTANCE, BoundedRange, Protocol, SweptValues
 from fedflat.bench.tuning.trials import COORDINATES
 
 Values = dict[str, Any]
@@ -46,7 +46,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """What a trial gave: accuracies in percent, None if it diverged or failed; `distance` as of the clients."""
 
     number: int
@@ -68,7 +68,7 @@ class Result:
         return self.planned.values
 
 
-def best(results: Sequence[Result], count: int) -> list[Result]:
+def best(results: Sequence[TrialResult], count: int) -> list[TrialResult]:
     """The best results, the best first."""
     return sorted(results, key=lambda result: result.rank, reverse=True)[:count]
 
@@ -92,10 +92,10 @@ class Plan(ABC):
         """The stages in their order."""
 
     @abstractmethod
-    def batch(self, stage: str, results: Sequence[Result], of_base: Sequence[Result]) -> list[Planned]:
+    def batch(self, stage: str, results: Sequence[TrialResult], of_base: Sequence[TrialResult]) -> list[Planned]:
         """The trials of a stage, given the results of all earlier ones, and the shared ones of the base."""
 
-    def next_batch(self, results: Sequence[Result], of_base: Sequence[Result] = ()) -> list[Planned] | None:
+    def next_batch(self, results: Sequence[TrialResult], of_base: Sequence[TrialResult] = ()) -> list[Planned] | None:
         """The trials of the first stage without results; None if there is none. Stages are stored as a whole."""
         taken = {result.planned.stage for result in results}
         missing = next((stage for stage in self.stages if stage not in taken), None)
@@ -118,7 +118,7 @@ class Plan(ABC):
             found.append(Planned(stage, {**self.start, **own}, ends))
         return found
 
-    def around(self, stage: str, results: Sequence[Result], count: int, ends: Ends) -> list[Planned]:
+    def around(self, stage: str, results: Sequence[TrialResult], count: int, ends: Ends) -> list[Planned]:
         """Draws around the best results in turn, which keep those values that have no range."""
         refine = self.protocol.refine
         centres = best(results, refine.around)
@@ -144,7 +144,7 @@ class OfRounds(Plan):
         """One."""
         return ("rounds",)
 
-    def batch(self, stage: str, results: Sequence[Result], of_base: Sequence[Result]) -> list[Planned]:
+    def batch(self, stage: str, results: Sequence[TrialResult], of_base: Sequence[TrialResult]) -> list[Planned]:
         """The experiment's values, and draws."""
         return self.in_ranges(stage, self.protocol.rounds.tried.trials)
 
@@ -168,7 +168,7 @@ class OfBase(Plan):
         """The stages in which ranges widen."""
         return tuple(f"widen {k + 1}" for k in range(self.protocol.widen.times))
 
-    def batch(self, stage: str, results: Sequence[Result], of_base: Sequence[Result]) -> list[Planned]:
+    def batch(self, stage: str, results: Sequence[TrialResult], of_base: Sequence[TrialResult]) -> list[Planned]:
         """See above."""
         trials = self.protocol.trials
         if stage == "base":
@@ -179,7 +179,7 @@ class OfBase(Plan):
         counts = {"refine": trials.refine, "own": trials.own, "further": trials.further}
         return self.around(stage, results, counts[stage], ends)
 
-    def _widened(self, stage: str, results: Sequence[Result], ends: Ends) -> list[Planned]:
+    def _widened(self, stage: str, results: Sequence[TrialResult], ends: Ends) -> list[Planned]:
         [winner], count = best(results, 1), self.protocol.widen.trials
         moved = {place: new for place in self.ranges if (new := self._moved(place, winner, ends[place])) is not None}
         if not moved:
@@ -192,7 +192,7 @@ class OfBase(Plan):
             found.append(Planned(stage, {**winner.values, **own}, wider))
         return found
 
-    def _moved(self, place: str, winner: Result, ends: tuple[float, float]) -> "_Moved | None":
+    def _moved(self, place: str, winner: TrialResult, ends: tuple[float, float]) -> "_Moved | None":
         """The new end next to the winner, if the winner lies at an end that can move."""
         one, widen = self.ranges[place], self.protocol.widen
         low, high = ends
@@ -225,7 +225,7 @@ class _Moved:
 class OfMethod(Plan):
     """The trials of a method with a base. `places`: of its values by name."""
 
-    swept: Swept
+    swept: SweptValues
     places: Mapping[str, str]
 
     @property
@@ -233,7 +233,7 @@ class OfMethod(Plan):
         """See above."""
         return (NEUTRAL, "points", "beyond", "further")
 
-    def batch(self, stage: str, results: Sequence[Result], of_base: Sequence[Result]) -> list[Planned]:
+    def batch(self, stage: str, results: Sequence[TrialResult], of_base: Sequence[TrialResult]) -> list[Planned]:
         """See above."""
         if stage == NEUTRAL:
             chosen = best(of_base, self.protocol.refine.around)
@@ -250,17 +250,17 @@ class OfMethod(Plan):
             return [self._with(stage, winner, change) for change in self.swept.further]
         return self.around(stage, results, self.protocol.trials.further, ends)
 
-    def _neutral(self, one: Result) -> Values:
+    def _neutral(self, one: TrialResult) -> Values:
         given = {**self.swept.fixed, self.swept.value: self.swept.values[0]}
         own = {self.places[name]: _plain(value) for name, value in given.items()}
         return {**{place: one.values[place] for place in self.ranges}, **own}
 
-    def _with(self, stage: str, one: Result, change: Mapping[str, Any]) -> Planned:
+    def _with(self, stage: str, one: TrialResult, change: Mapping[str, Any]) -> Planned:
         """The trial's values with changes, of which multiples of the clients' distance become numbers."""
         own = {self.places[name]: _plain(_number(given, one)) for name, given in change.items()}
         return Planned(stage, {**one.values, **own}, one.planned.ends)
 
-    def _beyond(self, stage: str, results: Sequence[Result], ends: Ends) -> list[Planned]:
+    def _beyond(self, stage: str, results: Sequence[TrialResult], ends: Ends) -> list[Planned]:
         [winner], count = best(results, 1), self.protocol.widen.trials
         values, place = self.swept.values, self.places[self.swept.value]
         position = [_plain(value) for value in values].index(winner.values[place])
@@ -275,7 +275,7 @@ class OfMethod(Plan):
         return self.around(stage, same, count, ends)
 
 
-def _number(given: Any, one: Result) -> Any:
+def _number(given: Any, one: TrialResult) -> Any:
     """The value, or a multiple of the clients' distance in a trial as a number of four digits."""
     if isinstance(given, Mapping) and TIMES_DISTANCE in given:
         return float(f"{given[TIMES_DISTANCE] * (one.distance or 0.0):.4g}")

@@ -12,7 +12,7 @@ from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.files.locks import folder_lock
 from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.errors import UserError, unknown
-from fedflat.bench.tuning.protocol.finals import Final, Reference, Source, Winners
+from fedflat.bench.tuning.protocol.finals import Final, Reference, ValueSource, Winners
 from fedflat.bench.tuning.protocol.rounds import Rounds
 from fedflat.bench.tuning.protocol.schema import EQUAL_COMPUTE, ITSELF, ROUNDS
 from fedflat.bench.tuning.protocol.units import Units
@@ -110,10 +110,10 @@ class Queue:
         for seed in self.protocol.tuning_seeds:
             if group == EQUAL_COMPUTE:
                 for name, factors in self.protocol.equal_compute.items():
-                    winners = Winners(self.units, Source(setting, seed, seed, experiment, f"_{name}_t", factors))
+                    winners = Winners(self.units, ValueSource(setting, seed, seed, experiment, f"_{name}_t", factors))
                     yield from (Final(self.units, winners, label) for label in self.protocol.bases)
             elif group == ITSELF:
-                winners = Winners(self.units, Source(setting, seed, self.protocol.after(seed), experiment, "_x"))
+                winners = Winners(self.units, ValueSource(setting, seed, self.protocol.after(seed), experiment, "_x"))
                 yield from (Final(self.units, winners, label) for label in self.protocol.labels)
             else:
                 for pair in self.protocol.pairs[group]:
@@ -122,7 +122,7 @@ class Queue:
 
     def _searched(self, setting: str, label: str, seed: int) -> Iterator[Item]:
         """A method's search with a tuning seed, and its runs with the winning values."""
-        source = Source(setting, seed, seed, self.protocol.settings[setting], "_t")
+        source = ValueSource(setting, seed, seed, self.protocol.settings[setting], "_t")
         yield self.units.of(setting, label, seed)
         yield Final(self.units, Winners(self.units, source), label)
 
@@ -134,7 +134,7 @@ class Queue:
         """The methods of the first group of pairs."""
         labels = dict.fromkeys(label for pair in next(iter(self.protocol.pairs.values())) for label in reversed(pair))
         for seed in self.protocol.tuning_seeds:
-            winners = Winners(self.units, Source(setting, seed, seed, self.protocol.contrasts[entry], "_t"))
+            winners = Winners(self.units, ValueSource(setting, seed, seed, self.protocol.contrasts[entry], "_t"))
             yield from (Final(self.units, winners, label) for label in labels)
 
     def _has_rounds(self, setting: str) -> bool:

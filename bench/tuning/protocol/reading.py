@@ -37,7 +37,7 @@ def is_of_protocol(experiment: str) -> bool:
     return any(file.with_name(FILE).is_file() for file in experiment_files(experiment))
 
 
-class Grid:
+class SearchedGrid:
     """A protocol with its experiments. `folder`: that of the protocol's file, from which it names files."""
 
     def __init__(self, protocol: Protocol, folder: Path = Path()) -> None:
@@ -45,7 +45,7 @@ class Grid:
         self.folder = folder
 
     @classmethod
-    def read(cls, name: str) -> "Grid":
+    def read(cls, name: str) -> "SearchedGrid":
         """The grid with this name, or with this file; a `UserError` names what is wrong."""
         file = Path(name) if name.endswith((".yaml", ".yml")) else protocol_file(name)
         grid = cls(Protocol.parse(read_yaml(file), str(file)), file.parent)

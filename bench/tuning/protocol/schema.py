@@ -139,7 +139,7 @@ class Widen(Frozen):
     trials: Count = Field(examples=[2], description="trials after each")
 
 
-class Swept(Frozen):
+class SweptValues(Frozen):
     """What a method tries at the best two trials of its base."""
 
     base: Label
@@ -151,7 +151,7 @@ class Swept(Frozen):
     further: tuple[dict[str, Any], ...] = Field(default=(), description="other values at the best so far")
 
     @model_validator(mode="after")
-    def _one_value(self) -> "Swept":
+    def _one_value(self) -> "SweptValues":
         if len(self.points) != 1:
             raise UserError(f"points of {', '.join(self.points) or 'nothing'} (allowed: those of one value)")
         if len(self.values) < 2:
@@ -236,7 +236,7 @@ class Protocol(Frozen):
     early_stopping: Literal["none"]
     ranges: dict[str, BoundedRange] = Field(description="of all bases that have the value")
     bases: dict[Label, dict[str, BoundedRange]] = Field(min_length=1, description="ranges of their own values")
-    methods: dict[Label, Swept] = Field(default={}, description="what each method with a base tries, by label")
+    methods: dict[Label, SweptValues] = Field(default={}, description="what each method with a base tries, by label")
     left_out: dict[str, str] = Field(default={}, description="methods of the catalog, and why")
     pairs: dict[Label, tuple[tuple[Label, Label], ...]] = Field(description="by group, [method, base]; one family")
     equal_compute: dict[Label, Amounts] = Field(default={}, description="rows of equal compute of each base")
@@ -272,7 +272,7 @@ class Protocol(Frozen):
                 raise unknown("entry of budget.order", entry, known)
         return self
 
-    def _check_swept(self, label: str, swept: Swept) -> None:
+    def _check_swept(self, label: str, swept: SweptValues) -> None:
         if label in self.bases:
             raise UserError(f"{label} is a base and a method (allowed: one of them)")
         if swept.base not in self.bases:

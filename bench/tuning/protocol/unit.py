@@ -22,7 +22,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.code_version import code_fingerprint
 from fedflat.bench.training.unfinished import Trained, train_to
 from fedflat.bench.tuning.cell_search import DIVERGED, FAILED, PROGRESS, TRAINED
-from fedflat.bench.tuning.protocol.plan import OfBase, Plan, Planned, Result, best
+from fedflat.bench.tuning.protocol.plan import OfBase, Plan, Planned, TrialResult, best
 from fedflat.bench.tuning.protocol.trial import Measured, measured
 from fedflat.bench.tuning.trials import with_values
 
@@ -81,7 +81,7 @@ class Unit:
         """Whether the file of all trials exists."""
         return self.file.is_file()
 
-    def read(self) -> list[Result]:
+    def read(self) -> list[TrialResult]:
         """The stored results in their order; a `UserError` if they are those of another search, or damaged."""
         file = self.file if self.has_ended else self.folder / PROGRESS
         self.rows = []
@@ -100,7 +100,7 @@ class Unit:
         return [_result(row) for row in self.rows]
 
     @property
-    def shared(self) -> list[Result]:
+    def shared(self) -> list[TrialResult]:
         """The results of a base that its methods take; empty as long as they are not complete."""
         if not isinstance(self.plan, OfBase):
             return []
@@ -113,7 +113,7 @@ class Unit:
         return self.of_base is None or bool(self.of_base.shared)
 
     @property
-    def winner(self) -> Result:
+    def winner(self) -> TrialResult:
         """The best result of a search that has ended."""
         return best(self.read(), 1)[0]
 
@@ -202,7 +202,7 @@ def _exact(value: Any) -> str | None:
     return None if value is None else repr(float(value))
 
 
-def words(result: Result) -> str:
+def words(result: TrialResult) -> str:
     """A result in words."""
     if result.train_accuracy is None:
         return f"trial {result.number}, which failed"
@@ -226,7 +226,7 @@ def train_batch(
     return [result for one in zip(runs, folders, strict=True) for result in train_batch([one[0]], [one[1]], device)]
 
 
-def _result(row: dict[str, Any]) -> Result:
+def _result(row: dict[str, Any]) -> TrialResult:
     """A stored row as the plan sees it."""
     ends = {place: (low, high) for place, (low, high) in json.loads(row["ends"]).items()}
     taken = row["from"]
@@ -237,4 +237,4 @@ def _result(row: dict[str, Any]) -> Result:
         None if row[name] is None else float(row[name])
         for name in ("train_accuracy", "validation_accuracy", "distance")
     )
-    return Result(row["number"], planned, train, validation, bool(row["fitted"]), distance)
+    return TrialResult(row["number"], planned, train, validation, bool(row["fitted"]), distance)

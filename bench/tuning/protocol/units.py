@@ -9,7 +9,7 @@ from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.tuning.protocol.plan import OfBase, OfMethod, OfRounds, Values
-from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.reading import SearchedGrid
 from fedflat.bench.tuning.protocol.trial import as_trial, with_rounds
 from fedflat.bench.tuning.protocol.unit import Unit
 from fedflat.bench.tuning.score import LAST
@@ -19,7 +19,7 @@ from fedflat.bench.tuning.trials import value_at, with_values
 class Units:
     """The units of a grid, below a folder of results."""
 
-    def __init__(self, grid: Grid, results: Path) -> None:
+    def __init__(self, grid: SearchedGrid, results: Path) -> None:
         self.grid, self.protocol = grid, grid.protocol
         self.paths = ResultPaths(results)
         self.of = cache(self._of)

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from fedflat.analysis.claims.schema import Claim, PaperClaims, claims_of, papers_with_claims
-from fedflat.analysis.claims.statements import Change, Comparison, Level, Rank
+from fedflat.analysis.claims.statements import Change, Level, MethodComparison, Rank
 from fedflat.analysis.published.numbers import papers
 from fedflat.bench.files.text_table import markdown_line
 from tests.analysis.papers import printed, requested
@@ -50,6 +50,6 @@ def test_the_docs_count_the_claims_of_each_paper():
 
 def test_the_docs_explain_every_key_of_a_claim():
     text = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
-    models = (Claim, Comparison, Rank, Change, Level, PaperClaims)
+    models = (Claim, MethodComparison, Rank, Change, Level, PaperClaims)
     keys = {key for model in models for key in model.model_fields} - {"claims", "not_decided"}
     assert not {key for key in keys if f"`{key}`" not in text and f"`{key}:" not in text}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedflat.analysis.claims.evidence import Printed, Runs
+from fedflat.analysis.claims.evidence import Printed, RunEvidence
 from fedflat.analysis.claims.page import HEADER, LEGEND, judged, page, stated, summary, text
 from fedflat.analysis.claims.schema import Claim, papers_with_claims
 from fedflat.analysis.report.requested import RequestedExperiment
@@ -41,24 +41,24 @@ BEST = "resnet_accuracy_best_alpha10"
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
+def runs(tmp_path: Path) -> RunEvidence:
     file = tmp_path / "digits.yaml"
     file.write_text(DIGITS, encoding="utf-8")
-    return Runs(RequestedExperiment(str(file), tmp_path / "results"))
+    return RunEvidence(RequestedExperiment(str(file), tmp_path / "results"))
 
 
-def claim(runs: Runs, name: str) -> Claim:
+def claim(runs: RunEvidence, name: str) -> Claim:
     return next(one for one in runs.paper.claims if one.id == name)
 
 
-def write(runs: Runs, method: str, file: str, frame: pd.DataFrame, setting: str = "digits/lda-10") -> None:
+def write(runs: RunEvidence, method: str, file: str, frame: pd.DataFrame, setting: str = "digits/lda-10") -> None:
     """A tidy file as the experiment's runs would have it."""
     requested = runs.requested
     cell, analysis = CellAddress.of(f"{setting}/5-of-100/{method}"), requested.analyses.get(file)
     conftest.write(requested.results, cell, file, frame, experiment=requested.experiment, analysis=analysis)
 
 
-def write_accuracies(runs: Runs, best: list[float], **others: list[float]) -> None:
+def write_accuracies(runs: RunEvidence, best: list[float], **others: list[float]) -> None:
     finals = {rival: [80.0, 81.0, 82.0] for rival in ("fedavg", "fedsam", "fedasam", "mofedsam", "fedsmoo")}
     for method, values in ({**finals, "fedgf": best} | others).items():
         write(runs, method, "metrics", metrics(values[: len(best)], rounds=400, every=1))
@@ -97,7 +97,7 @@ def test_parts_of_the_papers_experiment_count_as_it(batch, evaluation, scale, ki
     file = tmp_path / "part.yaml"
     file.write_text(PART.replace("BATCH", str(batch)).replace("EVALUATION", evaluation), encoding="utf-8")
     overrides = {} if scale == "paper" else {"scale": scale}
-    runs = Runs(RequestedExperiment(str(file), tmp_path / "results", overrides))
+    runs = RunEvidence(RequestedExperiment(str(file), tmp_path / "results", overrides))
     assert runs.kind == kind
     assert runs.cells(claim(runs, "gain_cifar10_alpha0"))
     assert not runs.cells(claim(runs, "gain_cifar100_alpha0")), "only the claims about these parts are decided"
@@ -111,14 +111,14 @@ def test_claims_need_the_evaluations_of_the_paper(evaluation, enough, tmp_path):
     """Accuracies are means of the last 100 evaluations; the first round with an accuracy depends on all of them."""
     file = tmp_path / "part.yaml"
     file.write_text(PART.replace("BATCH", "64").replace("EVALUATION", evaluation), encoding="utf-8")
-    runs = Runs(RequestedExperiment(str(file), tmp_path / "results"))
+    runs = RunEvidence(RequestedExperiment(str(file), tmp_path / "results"))
     assert bool(runs.cells(claim(runs, "gain_cifar10_alpha0"))) is enough
     assert not runs.cells(claim(runs, "transmissions_factor_cifar10_alpha0"))
     assert runs.cells(claim(runs, "c_one_alpha0")), "c is known of each round"
 
 
 def test_the_kept_experiment_counts_as_the_papers(tmp_path):
-    runs = Runs(RequestedExperiment("fedgf_cifar10", tmp_path / "results"))
+    runs = RunEvidence(RequestedExperiment("fedgf_cifar10", tmp_path / "results"))
     assert runs.kind == "true scale"
     assert runs.cells(claim(runs, "gain_cifar10_alpha0"))
 
@@ -127,7 +127,7 @@ def test_a_data_set_with_missing_images_is_other_data(tmp_path):
     file = tmp_path / "part.yaml"
     file.write_text(PART.replace("BATCH", "64").replace("EVALUATION", PAPERS), encoding="utf-8")
     for missing, kind in ((0, "true scale"), (15_328, "other data")):
-        runs = Runs(RequestedExperiment(str(file), tmp_path / "results"))
+        runs = RunEvidence(RequestedExperiment(str(file), tmp_path / "results"))
         frame = metrics([90.0], rounds=400, every=1).assign(seed=7, missing_images=missing)
         write(runs, "fedgf", "metrics", frame, "cifar10/lda-0")
         assert runs.kind == kind
@@ -135,7 +135,7 @@ def test_a_data_set_with_missing_images_is_other_data(tmp_path):
 
 def test_other_numbers_of_clients_stand_for_the_papers(tmp_path):
     overrides = {"grid.participation": [{"active": 7}]}
-    runs = Runs(RequestedExperiment("fedgf", tmp_path / "results", overrides))
+    runs = RunEvidence(RequestedExperiment("fedgf", tmp_path / "results", overrides))
     assert runs.kind == "other settings"
     assert {cell.setting.participation for cell in runs.cells(claim(runs, BEST))} == {"7-of-100"}
 
@@ -185,7 +185,7 @@ REFUTED = {
 
 @pytest.mark.parametrize("paper", REFUTED)
 def test_the_part_counts_decides_its_claims_by_one_seed(paper: str, tmp_path: Path) -> None:
-    runs = Runs(RequestedExperiment(paper, tmp_path))
+    runs = RunEvidence(RequestedExperiment(paper, tmp_path))
     requested, device = runs.requested, prepare_device("cpu", 1)
     for path, cell in requested.experiment.cells().items():
         if cell.address.setting.dataset == "counts":
@@ -218,7 +218,7 @@ def test_the_coefficient_c_is_read_from_the_metrics(runs):
     ],
 )
 def test_kinds_of_runs(overrides, kind):
-    assert Runs(RequestedExperiment("fedgf", Path("results"), overrides)).kind == kind
+    assert RunEvidence(RequestedExperiment("fedgf", Path("results"), overrides)).kind == kind
 
 
 def test_runs_and_print_are_never_mixed(runs):
@@ -293,7 +293,7 @@ def test_statements_in_signs(runs, name, said):
 @pytest.mark.parametrize("paper", [case(paper, quick=not place) for place, paper in enumerate(papers_with_claims())])
 def test_the_table_fits_a_terminal(paper):
     """As if runs had given the printed numbers, with intervals."""
-    runs = Runs(requested(paper))
+    runs = RunEvidence(requested(paper))
     rows = judged(printed(paper), runs)
     rows = [
         replace(one, measured=one.printed and replace(one.printed, interval=(-12345.6, 0.00123456))) for one in rows
@@ -304,7 +304,7 @@ def test_the_table_fits_a_terminal(paper):
 @pytest.mark.parametrize("paper", papers_with_claims())
 def test_the_claims_of_a_paper_can_be_computed(paper):
     """Each quantity is one that the experiment's analyses compute in all cells of the claim, with the same target."""
-    runs = Runs(requested(paper))
+    runs = RunEvidence(requested(paper))
     settings = list(runs.requested.experiment.settings)
     for one in runs.paper.claims:
         assert set(runs.cells(one)) == set(one.statement(settings).cells), one.id
@@ -314,4 +314,4 @@ def test_the_claims_of_a_paper_can_be_computed(paper):
 
 def test_an_experiment_without_a_paper_has_no_claims():
     with pytest.raises(UserError, match="unknown paper with claims 'quick'"):
-        Runs(RequestedExperiment("quick", Path("results"))).paper  # noqa: B018
+        RunEvidence(RequestedExperiment("quick", Path("results"))).paper  # noqa: B018

@@ -59,3 +59,19 @@ def runs(
         )
     table = pd.DataFrame(rows)
     return table.assign(generalisation_gap=table["train_accuracy"] - table["test_accuracy"])
+
+
+def trials() -> pd.DataFrame:
+    """Trials of two searches: the best ones are at an end of a range."""
+    place = {"dataset": "mnist1d-1000", "partition": "dirichlet_by_class-0.6", "participation": "5-of-20"}
+    ends = '{"training.lr": [0.03, 2.0]}'
+    rows = [
+        ("fedsam", 0, '{"training.lr": 0.9, "hyperparameters.rho": 0}', "100.0", "60.0", 1, "taken"),
+        ("fedsam", 1, '{"training.lr": 1.9, "hyperparameters.rho": 0.4}', "99.5", "70.0", 1, "trained"),
+        ("fedsam", 2, '{"training.lr": 0.2, "hyperparameters.rho": 0.1}', "98.0", "80.0", 0, "trained"),
+        ("fedavg", 0, '{"training.lr": 0.9}', "97.0", "60.0", 0, "trained"),
+        ("fedavg", 1, '{"training.lr": 0.3}', "96.0", "61.0", 0, "trained"),
+    ]
+    columns = ["method", "number", "values", "train_accuracy", "validation_accuracy", "fitted", "outcome"]
+    table = pd.DataFrame(rows, columns=columns).assign(**place, tuning_seed=1000, ends=ends)
+    return table.assign(fit_mb=None, distance=None, gradients=10.0, cpu_seconds=36.0)

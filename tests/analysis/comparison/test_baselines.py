@@ -13,8 +13,10 @@ import pytest
 
 from fedflat.analysis.comparison import baselines
 from fedflat.analysis.comparison.adding import add, collect
-from fedflat.analysis.comparison.baselines import Baselines, load, save, stored_grids
+from fedflat.analysis.comparison.baselines import Baselines, folder_of, load, save, stored_grids
 from fedflat.analysis.comparison.run_table import ANALYSED, RATED
+from fedflat.bench.experiments import installed
+from fedflat.bench.experiments.installed import begin_as_copy
 from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.tiny_grid import TINY, contents, requested, variant
 from tests.analysis.conftest import LITTLE, analyse, run_of, train_all
@@ -232,7 +234,41 @@ def test_runs_that_do_not_fit_the_stored_ones_are_refused(little: Path, change: 
     assert contents() == before
 
 
-def test_baselines_that_are_not_there(little: Path) -> None:
+def test_what_is_installed_is_read_until_something_is_added(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy in results/ has the installed runs, trials and tuned values, and what is added."""
+    add([requested(little)], "tiny")
+    place = TINY.rename(little / "tiny")
+    (place / "trials.csv").write_bytes(b"trials")
+    monkeypatch.setattr(installed, "INSTALLED", little)
+    before = contents(place)
+    assert folder_of("tiny") == place
+    assert stored_grids() == ["tiny"]
+    with pytest.raises(UserError, match="18 runs are there already"):
+        add([requested(little)], "tiny")
+    assert not TINY.exists(), "nothing is copied if nothing is added"
+    other = requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))
+    assert add([other], "tiny") == TINY == folder_of("tiny")
+    assert len(load("tiny").of_variant("untuned").runs) == 18
+    assert len(load("tiny").of_variant("tuned").runs) > 0
+    assert contents()["trials.csv"] == b"trials"
+    assert contents(place) == before
+    assert sorted(path.name for path in TINY.parent.iterdir()) == ["tiny"]
+
+
+def test_a_copy_of_installed_runs_that_does_not_fit_the_disk_is_removed(
+    little: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed, "INSTALLED", ROOT / "results" / "baselines")
+    own = Path("results/baselines/quick")
+    with pytest.raises(OSError, match="File too large"), full_disk():
+        begin_as_copy(own)
+    assert list(own.parent.iterdir()) == []
+    begin_as_copy(own)
+    assert contents(own) == contents(ROOT / own)
+
+
+def test_baselines_that_are_not_there(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "INSTALLED", Path("nowhere"))
     with pytest.raises(UserError, match=r"store them with: fedflat baselines add EXPERIMENT --grid quick$"):
         load("quick")
     with pytest.raises(UserError, match=r"fedflat baselines add EXPERIMENT --grid quick --baselines mine$"):
@@ -284,7 +320,7 @@ def test_the_commands_store_and_show(little: Path) -> None:
     stored = fedflat("baselines", "add", "little.yaml", "--grid", "tiny")
     assert (stored.returncode, stored.stdout) == (0, "results/baselines/tiny\n")
     shown = fedflat("baselines", "show")
-    assert shown.stdout.splitlines()[1].startswith("tiny")
+    assert {"quick", "tiny"} < {line.split()[0] for line in shown.stdout.splitlines()}, "installed ones, and its own"
     assert "methods      fedavg, fedsam, wild" in fedflat("baselines", "show", "tiny").stdout
     assert "are there already" in refused("baselines", "add", "little.yaml", "--grid", "tiny")
     assert "unknown grid" in refused("baselines", "show", "tin")

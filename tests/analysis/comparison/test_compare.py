@@ -201,8 +201,8 @@ def test_mistakes_are_reported(stored: Path) -> None:
         compared(metric="accuracy")
     with pytest.raises(UserError, match="unknown grid of stored baselines 'tinny'; did you mean 'tiny'"):
         compare("fedsam", "tinny", Path("results"))
-    with pytest.raises(UserError, match=r"unknown grid of stored baselines 'quick' .*tiny"):
-        compare("fedsam", "quick", Path("results"))
+    with pytest.raises(UserError, match=r"unknown grid of stored baselines 'fedgf' .*tiny"):
+        compare("fedsam", "fedgf", Path("results"))
     with pytest.raises(
         UserError, match=r"no finished run of fedsam of experiment little .* snakemake --cores 2 little_"
     ):
@@ -349,7 +349,7 @@ def test_the_command_answers_in_words_and_writes_the_report(stored: Path) -> Non
     assert {file.name for file in Path("report/figures").glob("*.pdf")} == {
         "costs.pdf", "critical.pdf", "differences.pdf", "profiles.pdf", "ranking.pdf",
     }  # fmt: skip
-    assert "unknown grid of stored baselines 'quick'" in refused("compare", "fedsam", "--grid", "quick")
+    assert "unknown grid of stored baselines 'fedgf'" in refused("compare", "fedsam", "--grid", "fedgf")
 
 
 def test_targets_that_nobody_reaches_are_no_metric(stored: Path) -> None:

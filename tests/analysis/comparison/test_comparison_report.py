@@ -12,12 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 from fedflat.analysis.comparison.compare import Comparison
-from fedflat.analysis.comparison.pages.table import ReportTable
-from fedflat.analysis.comparison.report.figures import differences, points, profiles, ranks
+from fedflat.analysis.comparison.report import differences, points, profiles, ranks
 from fedflat.analysis.comparison.report.tables import tables
 from fedflat.analysis.comparison.report.text import as_text
 from fedflat.analysis.comparison.report.words import about, counts, of_setting, relative_costs, verdict
 from fedflat.analysis.comparison.report.write import figures, markdown, write
+from fedflat.analysis.comparison.report_table import ReportTable
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
 from fedflat.analysis.figures.draw import save
 from tests.analysis.comparison.frames import compared, complete_runs, runs

@@ -94,7 +94,7 @@ def test_it_shows_stored_baselines(tmp_path: Path) -> None:
 def test_stored_runs_have_no_report_and_no_other_values() -> None:
     for option in (["--link-report"], ["--set", "training.rounds=3"]):
         assert "--stored excludes --set and --link-report" in refused("explore", "bench1d", "--stored", *option)
-    assert "no stored baselines" in refused("explore", "bench2d", "--stored")
+    assert "unknown grid of stored baselines 'bench2d'" in refused("explore", "bench2d", "--stored")
     assert "no stored baselines at 'none'" in refused("explore", "bench1d", "--stored", "--baselines", "none")
     assert "--baselines needs --stored" in refused("explore", "quick", "--baselines", "none")
 

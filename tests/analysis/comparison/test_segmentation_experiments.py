@@ -15,7 +15,7 @@ from fedflat.analysis.comparison.run_table import (
     run_columns,
     run_table,
 )
-from fedflat.analysis.comparison.study.source import Source
+from fedflat.analysis.comparison.study.source import StudySource
 from fedflat.analysis.report.figures import Figures
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
@@ -83,7 +83,7 @@ def test_comparisons_of_accuracies_are_refused(scenes: RequestedExperiment, tmp_
     with pytest.raises(UserError, match=message):
         compare("fedavg", "quick", scenes.results, experiment=scenes.name_or_file, baselines=STORED)
     with pytest.raises(UserError, match=message):
-        Source(scenes.name_or_file, scenes.results, {}, from_runs=True).runs()
+        StudySource(scenes.name_or_file, scenes.results, {}, from_runs=True).runs()
 
 
 def test_default_layouts_show_mious(scenes: RequestedExperiment) -> None:

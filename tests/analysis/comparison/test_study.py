@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from fedflat.analysis.comparison.study.measures import fitted
-from fedflat.analysis.comparison.study.source import Source
+from fedflat.analysis.comparison.study.source import StudySource
 from fedflat.analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
 from fedflat.analysis.comparison.study.tables import tables
 from fedflat.analysis.comparison.study.words import words
@@ -176,7 +176,7 @@ def test_wrong_requests_are_one_line(tmp_path: Path) -> None:
 
 def test_configurations_of_stored_runs_name_their_components(tmp_path: Path) -> None:
     """The real table of runs has the column that the axes are read from."""
-    [first, *_] = Source("quick", tmp_path, {}, baselines=ROOT / "results" / "baselines" / "quick").runs()[
+    [first, *_] = StudySource("quick", tmp_path, {}, baselines=ROOT / "results" / "baselines" / "quick").runs()[
         "configuration"
     ]
     assert json.loads(first)["method"]["name"] == "fedavg"

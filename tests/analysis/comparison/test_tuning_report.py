@@ -188,7 +188,7 @@ def test_stored_trials_are_those_of_this_version(grid: str, tmp_path: Path) -> N
 
 def test_wrong_requests_are_one_line(mine: Path) -> None:
     for words, message in [
-        (("tiny",), "no stored baselines at 'results/baselines/tiny'"),
+        (("tiny",), "unknown grid of stored baselines 'tiny'"),
         (("mine.yaml", "--runs", "--baselines", "x"), "--baselines and --runs exclude each other"),
         (("mine.yaml",), "is a file, not a grid of stored baselines; for its runs, add --runs"),
         (("mine.yaml", "--tuned", "x.yaml"), "--tuned names an experiment, not stored baselines"),

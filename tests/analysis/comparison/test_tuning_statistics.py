@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedflat.analysis.comparison.tuning import tables
-from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.budget import RanksByBudget
 from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
 from fedflat.analysis.comparison.tuning.gain import Gain
 from fedflat.analysis.comparison.tuning.report import gain_words, stopping_words
@@ -156,7 +156,7 @@ def trials(scores: dict[str, list[float | None]], partition: str = FIRST) -> pd.
 
 def test_two_trials_by_hand() -> None:
     """b wins untuned, a after two trials; there is only one order."""
-    budget = Budget.of(trials({"a": [50, 60], "b": [55, 52], "c": [40, 58]}))
+    budget = RanksByBudget.of(trials({"a": [50, 60], "b": [55, 52], "c": [40, 58]}))
     curves = budget.curves.set_index(["method", "trials"])
     assert list(curves["score"]) == [50, 60, 55, 55, 40, 58]
     assert list(curves["gain"]) == [0, 10, 0, 0, 0, 18]
@@ -172,7 +172,7 @@ def test_two_trials_by_hand() -> None:
 
 def test_three_trials_are_drawn_in_both_orders() -> None:
     """After two of three trials, a has 70 or 50: it wins in half of the orders. All methods have the same order."""
-    budget = Budget.of(trials({"a": [50, 70, 40], "b": [60, 60, 60], "c": [10, 65, 30]}))
+    budget = RanksByBudget.of(trials({"a": [50, 70, 40], "b": [60, 60, 60], "c": [10, 65, 30]}))
     second = budget.curves[budget.curves["trials"] == 2].set_index("method")
     assert second.loc["a", "score"] == pytest.approx(60, abs=1)
     assert tuple(second.loc["a", ["score_low", "score_high"]]) == (50, 70)
@@ -185,7 +185,7 @@ def test_three_trials_are_drawn_in_both_orders() -> None:
 
 def test_settings_are_averaged_in_each_order() -> None:
     one, other = {"a": [50, 70, 40], "b": [60, 60, 60]}, {"a": [50, 40, 70], "b": [60, 60, 60]}
-    budget = Budget.of(pd.concat([trials(one), trials(other, SECOND)]))
+    budget = RanksByBudget.of(pd.concat([trials(one), trials(other, SECOND)]))
     assert budget.shown is None
     second = budget.curves_of(None).query("trials == 2").set_index("method")
     assert second.loc["a", "score"] == 60, "70 in one of the settings, whatever the order is"
@@ -193,14 +193,14 @@ def test_settings_are_averaged_in_each_order() -> None:
 
 
 def test_failed_trials_count_as_the_lowest_score_of_their_setting() -> None:
-    budget = Budget.of(trials({"a": [None, 70], "b": [30, None]}))
+    budget = RanksByBudget.of(trials({"a": [None, 70], "b": [30, None]}))
     assert list(budget.curves["score"]) == [30, 70, 30, 30]
     assert "2 trials failed; they count as the lowest score of a trial in their setting." in budget.notes
-    assert list(Budget.of(trials({"a": [None, None], "b": [None, None]})).curves["rank"]) == [1.5] * 4
+    assert list(RanksByBudget.of(trials({"a": [None, None], "b": [None, None]})).curves["rank"]) == [1.5] * 4
 
 
 def test_methods_with_fewer_trials_keep_their_best_score() -> None:
-    budget = Budget.of(trials({"a": [50, 60], "b": [10, 20, 30, 40]}))
+    budget = RanksByBudget.of(trials({"a": [50, 60], "b": [10, 20, 30, 40]}))
     assert list(budget.curves.query("method == 'a'")["score"]) == [50, 60, 60, 60]
     assert any("Fewer than 4 trials" in note and note.endswith(": a.") for note in budget.notes)
 
@@ -208,25 +208,25 @@ def test_methods_with_fewer_trials_keep_their_best_score() -> None:
 def test_curves_never_fall_and_end_at_the_best_for_any_order_of_trials() -> None:
     rng = np.random.default_rng(0)
     scores = {method: list(rng.uniform(10, 90, 6).round(3)) for method in "abcd"}
-    budget = Budget.of(trials(scores))
+    budget = RanksByBudget.of(trials(scores))
     for method, rows in budget.curves.groupby("method"):
         assert (np.diff(rows["score"]) > -1e-9).all()
         assert rows["score"].iloc[-1] == pytest.approx(max(scores[str(method)]))
     reordered = {method: [found[0], *found[:0:-1]] for method, found in scores.items()}
-    other = Budget.of(trials(reordered))
+    other = RanksByBudget.of(trials(reordered))
     for column, close in {"score": 1.0, "rank": 0.1, "wins": 0.05}.items():
         assert np.abs(other.curves[column] - budget.curves[column]).max() < close
 
 
 def test_too_few_methods_or_trials_are_one_line() -> None:
     with pytest.raises(UserError, match=r"1 methods have trials in all settings \(allowed: at least 2\)"):
-        Budget.of(pd.concat([trials({"a": [1, 2], "b": [1, 2]}), trials({"a": [1, 2]}, SECOND)]))
+        RanksByBudget.of(pd.concat([trials({"a": [1, 2], "b": [1, 2]}), trials({"a": [1, 2]}, SECOND)]))
     with pytest.raises(UserError, match=r"1 trial of each method \(allowed: at least 2\)"):
-        Budget.of(trials({"a": [1], "b": [1]}))
+        RanksByBudget.of(trials({"a": [1], "b": [1]}))
 
 
 def test_the_winner_is_the_same_if_it_is_among_equal_ones() -> None:
-    budget = Budget.of(trials({"a": [50, 60], "b": [50, 55]}))
+    budget = RanksByBudget.of(trials({"a": [50, 60], "b": [50, 55]}))
     assert list(budget.stability["other_winner"]) == [0, 0]
     assert list(budget.stability["tau"]) == [0, 1]
     assert list(budget.curves["wins"]) == [1, 1, 1, 0]

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 
 from fedflat.analysis.figures.draw import load_figure
-from fedflat.analysis.figures.training.convergence import ConvergenceLayout
-from fedflat.analysis.figures.training.sweep import SweepLayout
+from fedflat.analysis.figures.kinds.convergence import ConvergenceLayout
+from fedflat.analysis.figures.kinds.sweep import SweepLayout
 from fedflat.analysis.layouts.layout import layout_names
 from fedflat.analysis.measures.convergence import reported
 from fedflat.analysis.published.numbers import papers

@@ -14,8 +14,8 @@ from fedflat.analysis.figures import draw as figures
 from fedflat.analysis.figures.bars import draw_bars
 from fedflat.analysis.figures.base import FigureLayout
 from fedflat.analysis.figures.draw import KINDS
+from fedflat.analysis.figures.kinds.cost import decimals
 from fedflat.analysis.figures.palette import Style
-from fedflat.analysis.figures.training.cost import decimals
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment, load_experiment

@@ -3,195 +3,42 @@
 A module that draws intervals is found by the calls in its code; it needs a case here.
 """
 
-import ast
 import itertools
-import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.figure import Figure
 from scipy.stats import kendalltau
 
-from fedflat import analysis
-from fedflat.analysis.comparison.flat import figures as flat_figures
-from fedflat.analysis.comparison.flat.pairs import pairs
-from fedflat.analysis.comparison.flat.units import units
-from fedflat.analysis.comparison.report.figures import differences, ranks
+from fedflat.analysis.comparison.report import differences, ranks
 from fedflat.analysis.comparison.study import figures as study_figures
 from fedflat.analysis.comparison.study.levels import Clusters
 from fedflat.analysis.comparison.study.study import EVERY, POOLED, Study
 from fedflat.analysis.comparison.tuning import figures as tuning_figures
-from fedflat.analysis.comparison.tuning.budget import Budget
+from fedflat.analysis.comparison.tuning.budget import RanksByBudget
 from fedflat.analysis.comparison.tuning.gain import Gain
-from fedflat.analysis.figures import draw as figures
 from fedflat.analysis.figures.base import TEXT_WIDTH
-from fedflat.analysis.figures.draw import KINDS
-from fedflat.analysis.layouts.tidy import Tidy
-from fedflat.analysis.provenance import reproduction_page
-from fedflat.bench.experiments.address import CellAddress
-from fedflat.bench.experiments.experiment import load_experiment
-from tests.analysis.comparison.flat_frames import SEEDS as TUNING_SEEDS
-from tests.analysis.comparison.flat_frames import protocol
-from tests.analysis.comparison.flat_frames import runs as flat_runs
 from tests.analysis.comparison.frames import compared, runs
 from tests.analysis.comparison.study_frames import study_runs
-from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.conftest import HARD, metrics
 from tests.analysis.figures.drawings import EASY
-
-CALLS = {
-    "errorbar", "fill_between", "fill_betweenx", "hlines", "vlines", "boxplot", "bxp", "violinplot", "axhspan",
-    "axvspan", "xerr", "yerr",
-}  # fmt: skip
-"""Methods of Matplotlib's axes, and parameters, that draw intervals."""
-
-METHODS = ("fedavg", "fedsam")
-SEEDS = (1.0, 2.0, 6.0)
-"""The value of each seed: skewed, and so few that another divisor is seen."""
-
-T = {3: 4.302653, 4: 3.182446, 8: 2.364624}
-"""Student's 97.5 % quantile by the number of values, from a printed table."""
-
-Interval = tuple[float, float]
-
-
-class Code:
-    """The functions of the package by module and name, with what they call; and the modules' imports."""
-
-    def __init__(self) -> None:
-        root = Path(analysis.__file__).parent
-        files = {
-            ".".join(("fedflat.analysis", *file.relative_to(root).with_suffix("").parts)): file
-            for file in root.rglob("*.py")
-        }
-        trees = {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in files.items()}
-        self.imports = {
-            module: {name.asname or name.name: (node.module, name.name) for node in ast.walk(tree)
-                     if isinstance(node, ast.ImportFrom) for name in node.names}
-            for module, tree in trees.items()
-        }  # fmt: skip
-        functions = {
-            (module, node.name): set(_called(node))
-            for module, tree in trees.items()
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef)
-        }
-        self.direct = {place for place, names in functions.items() if names & CALLS}
-        self.drawing, self.used = set(self.direct), set[str]()
-        while more := {place for place, names in functions.items() if place not in self.drawing
-                       and any(self._is_drawing(place[0], name) for name in names)}:  # fmt: skip
-            self.drawing |= more
-        makes = {module for (module, _), names in functions.items() if "ReportFigure()" in names}
-        makes |= {layout.__module__ for layout in KINDS.values()}
-        self.figures = sorted({module for module, _ in self.drawing} & makes)
-
-    def _is_drawing(self, module: str, name: str) -> bool:
-        place = self.imports[module].get(name, (module, name))
-        if place not in self.drawing:
-            return False
-        self.used.add(place[0])
-        return True
-
-
-def _called(function: ast.FunctionDef) -> Iterator[str]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            yield from (word.arg for word in node.keywords if word.arg is not None)
-            if isinstance(node.func, ast.Name):
-                yield f"{node.func.id}()"
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
-
-
-def drawn(figure: Figure) -> list[Interval]:
-    """The ends of all bars, boxes and whiskers, and of all bands at each of their places."""
-    return [one for axes in figure.get_axes() for one in drawn_in(axes)]
-
-
-def drawn_in(axes: Axes) -> Iterator[Interval]:
-    for part in axes.collections:
-        if isinstance(part, LineCollection):
-            for ends in filter(len, map(np.asarray, part.get_segments())):
-                along = ends[:, 0] if ends[0, 1] == ends[1, 1] else ends[:, 1]
-                if np.isfinite(along).all():
-                    yield along.min(), along.max()
-        elif isinstance(part, PolyCollection):
-            corners = part.get_paths()[0].vertices
-            for place in np.unique(corners[:, 0]):
-                at = corners[corners[:, 0] == place, 1]
-                yield at.min(), at.max()
-    lines = [line.get_xydata() for line in axes.lines]
-    boxes = [line for line in lines if len(line) == 5 and (line[0] == line[-1]).all()]
-    whiskers = [line for line in lines if boxes and len(line) == 2 and line[0, 1] == line[1, 1]]
-    for line in (*boxes, *whiskers):
-        yield line[:, 0].min(), line[:, 0].max()
-
-
-def deviation(values: Sequence[float]) -> Interval:
-    centre, spread = statistics.fmean(values), statistics.stdev(values)
-    return centre - spread, centre + spread
-
-
-def t_interval(values: Sequence[float]) -> Interval:
-    centre = statistics.fmean(values)
-    half = T[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
-    return centre - half, centre + half
-
-
-def times(factor: float, values: Iterable[float] = SEEDS) -> list[float]:
-    return [factor * value for value in values]
-
-
-Frame = Callable[[float], pd.DataFrame]
-"""A tidy file by the factor of its method and setting."""
-
-
-def by_seed(names: str, rows: Callable[[int, float], Iterable[tuple[Any, ...]]]) -> Frame:
-    """A tidy file from the rows of each seed with its value."""
-    columns = ["seed", *names.split()]
-
-    def frame(factor: float) -> pd.DataFrame:
-        found = [(seed, *row) for seed, value in enumerate(times(factor)) for row in rows(seed, value)]
-        return pd.DataFrame(found, columns=columns)
-
-    return frame
-
-
-class Figures:
-    """Draws a kind of figure from files of two methods in two settings, whose values are 1 and 1.5, and 2 and 3 times
-    those of the seeds."""
-
-    FACTORS = {(EASY, "fedavg"): 1.0, (EASY, "fedsam"): 1.5, (HARD, "fedavg"): 2.0, (HARD, "fedsam"): 3.0}  # noqa: RUF012
-
-    def __init__(self, results: Path) -> None:
-        self.results = results
-
-    def draw(self, kind: str, file: str, frame: Frame, **fields: Any) -> list[Interval]:
-        for (setting, method), factor in self.FACTORS.items():
-            write(self.results, CellAddress(setting, method), file, frame(factor))
-        layout = KINDS[kind]
-        places = [{"partition": one.partition, "participation": one.participation} for one in (EASY, HARD)]
-        place = {"panels": places} if "panels" in layout.model_fields else {"select": places[0]}
-        given = {"kind": kind, "title": "T", "caption": "C.", "methods": METHODS, **place, **fields}
-        tidy: Tidy = tidy_in(self.results, load_experiment("quick"))
-        return drawn(figures.draw(layout.parse(given), tidy))
-
-    def all(self, expected: Callable[[float], Iterable[Interval]], *, settings: int = 2) -> list[Interval]:
-        factors = list(self.FACTORS.values())[: 2 * settings]
-        return [one for factor in factors for one in expected(factor)]
-
-
-Case = Callable[[Figures], Iterator[tuple[Iterable[Interval], Iterable[Interval]]]]
-"""What a figure draws, and what it must draw."""
+from tests.analysis.figures.intervals import (
+    SEEDS,
+    Case,
+    Code,
+    Figures,
+    Interval,
+    agree,
+    by_seed,
+    deviation,
+    drawn,
+    drawn_in,
+    t_interval,
+    times,
+)
 
 
 def of_rounds(kind: str) -> Case:
@@ -381,7 +228,7 @@ def of_budgets(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
             experiment="mine", dataset="digits", partition="iid", participation="4-of-20", rounds=4, seed=1000,
             validation=0.2, scored="validation accuracy", title="A",
         )  # fmt: skip
-        curves, stability = (one.figure for one in tuning_figures.of_budget(Budget.of(trials), TEXT_WIDTH))
+        curves, stability = (one.figure for one in tuning_figures.of_budget(RanksByBudget.of(trials), TEXT_WIDTH))
         first, second = curves.get_axes()[:2]
         bands = [list(drawn_in(axes)) for axes in (first, second)]
         [of_a] = [band for band in bands if band[-1] == (400, 400)]
@@ -415,43 +262,23 @@ def of_study(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
     yield [(row["low"], row["high"])], [np.sort(rest)[[25, 974]]]
 
 
-def of_flat_pairs(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
-    """Of the differences of four tuning seeds, each of which is the mean of two runs."""
-    made = flat_runs(seeds=TUNING_SEEDS[:4])
-    means = made.pivot_table("test_accuracy", "experiment", "method")
-    table = pairs(units(made), protocol())
-    [figure] = flat_figures.of_pairs(table, protocol(), TEXT_WIDTH)
-    expected = [(means[label] - means[base]).tolist() for label, base in (("fedsam", "fedavg"), ("fedspeed", "feddyn"))]
-    yield drawn(figure.figure), map(t_interval, expected)
-
-
-def of_single_runs(_: Figures) -> Iterator[tuple[list[Interval], list[Interval]]]:
-    """They have no deviation."""
-    rounds = np.arange(1, 51)
-    run = SimpleNamespace(label="one", regular_accuracies=pd.Series(7.0, pd.Index(rounds, name="round")))
-    expected = [(7.0, 7.0)] * (50 // reproduction_page.EVERY)
-    yield drawn(reproduction_page._curves([run]).figure), expected  # type: ignore[list-item]
-
-
 CASES: dict[str, Case] = {
-    "clients.clients": of_clients,
-    "clients.corruptions": of_corruptions,
-    "curvature.client_eigenvalues": of_client_eigenvalues,
-    "curvature.density": of_density,
-    "curvature.eigenvalues": of_eigenvalues,
-    "flatness.drift": of_drift,
-    "flatness.perturbation": of_perturbation,
-    "flatness.sharpness": of_sharpness,
-    "landscape.interpolation": of_interpolation,
-    "training.convergence": of_rounds("convergence"),
-    "training.cost": of_costs,
-    "training.curves": of_rounds("curves"),
-    "training.differences": of_differences,
-    "training.sweep": of_sweep,
-    "provenance.reproduction_page": of_single_runs,
-    "report.figures.differences": of_paired_differences,
-    "report.figures.ranks": of_ranks,
-    "flat.figures": of_flat_pairs,
+    "kinds.clients": of_clients,
+    "kinds.corruptions": of_corruptions,
+    "kinds.client_eigenvalues": of_client_eigenvalues,
+    "kinds.density": of_density,
+    "kinds.eigenvalues": of_eigenvalues,
+    "kinds.drift": of_drift,
+    "kinds.perturbation": of_perturbation,
+    "kinds.sharpness": of_sharpness,
+    "kinds.interpolation": of_interpolation,
+    "kinds.convergence": of_rounds("convergence"),
+    "kinds.cost": of_costs,
+    "kinds.curves": of_rounds("curves"),
+    "kinds.differences": of_differences,
+    "kinds.sweep": of_sweep,
+    "report.differences": of_paired_differences,
+    "report.ranks": of_ranks,
     "study.figures": of_study,
     "tuning.figures": lambda on: itertools.chain(of_tuning(on), of_budgets(on)),
 }
@@ -465,11 +292,10 @@ def _short(module: str) -> str:
 @pytest.mark.parametrize("module", CASES)
 def test_a_figure_draws_the_intervals_of_its_values(module: str, tmp_path: Path) -> None:
     for found, expected in CASES[module](Figures(tmp_path)):
-        both = [np.array(sorted(np.round(list(one), 9).tolist())) for one in (found, expected)]
-        np.testing.assert_allclose(*both, rtol=1e-5, atol=1e-8)
+        agree(found, expected)
 
 
 def test_all_code_that_draws_intervals_belongs_to_a_figure_with_a_case() -> None:
-    code = Code()
+    code = Code(analysis="fedflat.analysis")
     assert {_short(module) for module in code.figures} == set(CASES)
     assert {module for module, _ in code.direct} <= {*code.figures, *code.used}

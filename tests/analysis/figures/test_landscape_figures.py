@@ -9,8 +9,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from fedflat.analysis.figures import draw as figures
-from fedflat.analysis.figures.landscape.interpolation import InterpolationLayout
-from fedflat.analysis.figures.landscape.plane import LocalPlaneLayout, PlaneLayout
+from fedflat.analysis.figures.kinds.interpolation import InterpolationLayout
+from fedflat.analysis.figures.kinds.plane import LocalPlaneLayout, PlaneLayout
 from fedflat.analysis.figures.palette import styles
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment

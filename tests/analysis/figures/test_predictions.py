@@ -10,7 +10,7 @@ import torch
 
 from fedflat.analysis.analyses.training.predictions import pixels
 from fedflat.analysis.figures import draw as figures
-from fedflat.analysis.figures.training.predictions import PALETTE
+from fedflat.analysis.figures.kinds.predictions import PALETTE
 from fedflat.analysis.layouts.titles import trained_data
 from fedflat.analysis.report.figures import Figures
 from fedflat.analysis.report.requested import RequestedExperiment

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from fedflat.analysis.figures import draw as figures
-from fedflat.analysis.figures.training.sweep import SweepLayout
+from fedflat.analysis.figures.kinds.sweep import SweepLayout
 from fedflat.analysis.layouts.protocol import with_requested_value
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.bench.experiments.address import CellAddress

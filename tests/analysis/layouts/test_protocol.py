@@ -7,7 +7,7 @@ import pytest
 from fedflat.analysis.analyses.training.convergence import Convergence
 from fedflat.analysis.figures import draw as figures
 from fedflat.analysis.figures.draw import load_figure
-from fedflat.analysis.figures.training.convergence import ConvergenceLayout
+from fedflat.analysis.figures.kinds.convergence import ConvergenceLayout
 from fedflat.analysis.layouts.captions import smoke_scale
 from fedflat.analysis.layouts.protocol import at_scale
 from fedflat.analysis.layouts.tidy import Tidy

@@ -10,7 +10,14 @@ from torch import Tensor
 
 from fedflat.analysis.measures import landscape
 from fedflat.analysis.measures.directions import Family
-from fedflat.analysis.measures.landscape import Prepared, axis_around, chunks, points_together, score, symmetric_axis
+from fedflat.analysis.measures.landscape import (
+    CachedBatches,
+    axis_around,
+    chunks,
+    points_together,
+    score,
+    symmetric_axis,
+)
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.input.errors import UserError
 from tests.conftest import in_batches
@@ -72,7 +79,7 @@ def test_prepared_batches_are_the_same_images(
     x, y = digits[0].expand(-1, 3, -1, -1), digits[1]
     data = Passes(in_batches(x, y, 25))
     monkeypatch.setattr(cnn, "channels_last", True)
-    prepared = Prepared(cnn, data)
+    prepared = CachedBatches(cnn, data)
     for _ in range(3):
         found = list(prepared)
         assert torch.equal(torch.cat([part for part, _ in found]), x)

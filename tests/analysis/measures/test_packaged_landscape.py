@@ -11,7 +11,7 @@ from loss_landscapes.metrics import Loss
 from torch import Tensor, nn
 
 from fedflat.analysis.measures.directions import Family
-from fedflat.analysis.measures.landscape import Grid, score
+from fedflat.analysis.measures.landscape import LandscapeGrid, score
 from fedflat.analysis.measures.packaged_landscape import packaged_scores
 from fedflat.bench.engine.objective import Objective
 from tests.analysis.measures.progress import Progress
@@ -33,7 +33,7 @@ def test_a_plane_agrees_with_one_by_one(
     objective = Objective(copy.deepcopy(cnn.module).to(dtype))
     family = Family(plane.w.to(dtype), tuple(direction.to(dtype) for direction in plane.directions))
     data = in_batches(digits[0].to(dtype), digits[1], 25)
-    grid = Grid((axis(-0.4, 0.2, n), axis(-0.1, 0.5, n)))
+    grid = LandscapeGrid((axis(-0.4, 0.2, n), axis(-0.1, 0.5, n)))
     ours = [score(objective, family, [point], data)[0] for point in grid.points]
     theirs = packaged_scores(objective, family, grid.axes, data)
     np.testing.assert_allclose([s.loss for s in theirs], [s.loss for s in ours], rtol=tolerance)
@@ -42,7 +42,7 @@ def test_a_plane_agrees_with_one_by_one(
 
 @pytest.mark.parametrize("n", [2, 7])
 def test_a_line_agrees_with_one_by_one(cnn: Objective, plane: Family, digits: Samples, n: int) -> None:
-    line, grid = Family(plane.w, plane.directions[:1]), Grid((axis(-0.3, 0.6, n),))
+    line, grid = Family(plane.w, plane.directions[:1]), LandscapeGrid((axis(-0.3, 0.6, n),))
     ours = [score(cnn, line, [point], [digits])[0] for point in grid.points]
     theirs = packaged_scores(cnn, line, grid.axes, [digits])
     np.testing.assert_allclose(theirs, ours, rtol=1e-10)

@@ -5,18 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedflat.analysis.comparison.baselines import Baselines, folder_of, load, save
+from fedflat.analysis.comparison.baselines import Baselines, load, save
 from fedflat.analysis.planning.workflow import Workflow
+from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
 from fedflat.conformance.template import write_template
 from tests.commands import ended
-from tests.places import ROOT
-
-
-@pytest.fixture(autouse=True)
-def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the stored baselines are."""
-    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture
@@ -125,7 +119,7 @@ def test_baselines_of_another_version_are_refused_before_any_job(
 ) -> None:
     stored = load("quick")
     monkeypatch.chdir(tmp_path)
-    save(folder_of("quick"), Baselines(stored.runs.assign(code="9.9.0+ffffffffffffffff"), stored.curves))
+    save(ResultPaths().baselines("quick"), Baselines(stored.runs.assign(code="9.9.0+ffffffffffffffff"), stored.curves))
     with pytest.raises(UserError, match=r"runs of FedFlat 0.1 cannot be compared with the stored runs of FedFlat 9.9"):
         requested(tmp_path / "own", method=str(own))
     assert not (tmp_path / "own").exists()

@@ -9,14 +9,13 @@ import torch
 from fedflat.analysis.planning.gradient_times import FEW, MOST, Gradient, GradientTimes
 from fedflat.analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
 from fedflat.analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, gradient_of, seconds
-from fedflat.analysis.planning.targets import ReportOnTuning, StudyReport, targets_of
+from fedflat.analysis.planning.targets import ReportOnTuning, StudyReport
 from fedflat.analysis.report.figures import Figures
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.train import train_cell
-from tests.analysis.comparison.composition_frames import store_screening
 from tests.commands import fedflat, refused
 
 CPU = torch.device("cpu")
@@ -58,19 +57,6 @@ def test_runs_that_analyses_compare_with_are_needed_too() -> None:
     methods = [path.split("/")[-1] for _, path in costs.of(requested, Figures(requested).inputs("plane"))]
     assert methods == [*Figures(requested).layout("plane").methods, *requested.analyses["plane"].compared_labels()]
     assert len(methods) == 3
-
-
-def test_a_report_on_compositions_is_a_target_where_a_screening_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    requested = RequestedExperiment("quick", Path("results"), ONE)
-    assert "quick_compositions" not in targets_of(requested)
-    store_screening(tmp_path / "results" / "compositions" / "quick")
-    target = targets_of(requested)["quick_compositions"]
-    assert target.inputs() == [Path("results/compositions/quick/screening.csv")]
-    assert target.outputs() == [Path("results/reports/quick/compositions/compositions.md")]
-    assert target.commands() == [["compositions", "report", "quick"]]
 
 
 def test_a_study_reads_runs_and_the_analyses_that_they_allow(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from fedflat.analysis.provenance.stored_runs import (
     LEVEL,
     TOLERANCE,
     TOLERANCE_OF_MEAN,
-    Verdict,
+    RetrainedRun,
     as_table,
     configuration,
     drawn,
@@ -50,7 +50,7 @@ methods: {fedsam: {hyperparameters: {rho: 0.1}}}
 @pytest.fixture
 def stored(stored_little_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """little.yaml and the stored runs of its grid, without the runs themselves, in the current folder."""
-    without_runs = shutil.ignore_patterns("runs")
+    without_runs = shutil.ignore_patterns("store", "experiments")
     folder = Path(shutil.copytree(stored_little_files, tmp_path / "stored", ignore=without_runs))
     monkeypatch.chdir(folder)
     return folder
@@ -66,11 +66,11 @@ def rows_of(baselines: Baselines, **values: object) -> dict[str, dict[str, objec
     return {row["method"]: row for row in runs.to_dict("records")}
 
 
-def again(row: dict[str, object]) -> Verdict:
+def again(row: dict[str, object]) -> RetrainedRun:
     return of_seed(verify(load("tiny"), row, CPU, silent), row)
 
 
-def of_seed(verdicts: list[Verdict], row: dict[str, object]) -> Verdict:
+def of_seed(verdicts: list[RetrainedRun], row: dict[str, object]) -> RetrainedRun:
     [found] = [one for one in verdicts if f"/seed-{row['seed']} " in one.run]
     return found
 
@@ -80,7 +80,7 @@ def test_a_run_is_trained_again_with_the_same_bits(stored: Path) -> None:
         verdict = again(row)
         assert (verdict.words, verdict.differs) == ("same bits", False)
         assert verdict.again == row["test_accuracy"] or np.isnan(verdict.again)
-    assert not list(stored.glob("results/runs/**/*.csv")), "nothing is written there"
+    assert not list(stored.glob("results/store/**/*.csv")), "nothing is written there"
 
 
 @thorough
@@ -280,6 +280,8 @@ def test_the_command_prints_a_table_and_says_by_its_code_whether_runs_differ(sto
 
 
 def test_lines_of_the_table_are_aligned() -> None:
-    lines = as_table([Verdict("a", 12.0, 1.5, "same bits"), Verdict("longer", np.nan, np.nan, "not verified: why")])
+    lines = as_table(
+        [RetrainedRun("a", 12.0, 1.5, "same bits"), RetrainedRun("longer", np.nan, np.nan, "not verified: why")]
+    )
     assert lines[1].index("same") == lines[2].index("not verified")
     assert "-10.50" in lines[1]

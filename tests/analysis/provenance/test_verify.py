@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fedflat.analysis.provenance.verdict import Verdict
+from fedflat.analysis.provenance.verification import Verification
 from fedflat.analysis.provenance.verify import find, verify_run
 from fedflat.bench.data.partitions.base import partition_hash
 from fedflat.bench.engine.checkpoint import load_state, save_state
@@ -39,7 +39,7 @@ def config(method: str = "scaffold", **changes: Any) -> RunConfig:
     return cell.runs[0]
 
 
-def verified(run: Path, rounds: int = 1) -> Verdict:
+def verified(run: Path, rounds: int = 1) -> Verification:
     return verify_run(run, rounds, lambda _: CPU)
 
 

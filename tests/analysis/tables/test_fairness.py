@@ -18,7 +18,7 @@ from fedflat.analysis.published.numbers import papers
 from fedflat.analysis.published.transcript import silent_differences
 from fedflat.analysis.tables import reproduction
 from fedflat.analysis.tables.fairness import DEPARTS, FAIR, Fairness, fairness
-from fedflat.analysis.tables.layout import Block, Column, load_table
+from fedflat.analysis.tables.layout import Column, TableBlock, load_table
 from fedflat.analysis.tables.reproduction import with_published
 from fedflat.analysis.tables.table import Entry, PublishedEntry, Table, fill
 from fedflat.analysis.tables.tidy_csv import tidy_csv
@@ -42,7 +42,7 @@ def judged(paper: str, name: str, experiment: Experiment) -> Table:
     """A table of a paper, judged as runs of an experiment; all entries have values, where the experiment has cells."""
     layout = tables(paper).layout(name)
 
-    def entry(block: Block, method: str, column: Column) -> Entry:
+    def entry(block: TableBlock, method: str, column: Column) -> Entry:
         can_run = layout.has(block, method, column, experiment)
         return REPRODUCED if can_run else Entry()
 

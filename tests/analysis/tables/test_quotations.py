@@ -9,10 +9,7 @@ import pytest
 
 from fedflat.analysis.planning.plan import plan
 from fedflat.analysis.planning.workflow import Workflow
-from fedflat.analysis.published.anomalies import listed
-from fedflat.analysis.published.audit_repeats import quoted_otherwise
-from fedflat.analysis.published.numbers import PublishedNumber, kinds, quoted_from
-from fedflat.analysis.published.printed_numbers import PrintedNumber, printed_numbers
+from fedflat.analysis.published.numbers import PublishedNumber, find, kinds, published, quoted_from
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.analysis.tables.fairness import DEPARTS
@@ -25,38 +22,6 @@ from fedflat.bench.experiments.overrides import CONFIG_KEYS
 from fedflat.bench.input.errors import UserError
 from tests.analysis import conftest
 from tests.analysis.conftest import words
-
-NUMBERS = printed_numbers()
-THEIRS = {(*one.setting, one.method): one for one in NUMBERS if (one.paper, one.table) == ("fedlesam", "2")}
-CHANGED = [found for found in quoted_otherwise(NUMBERS) if any(found.is_reported_by(one) for one in listed("fedtoga"))]
-"""Numbers of FedLESAM that FedTOGA prints differently, as computed, if anomalies.csv lists them."""
-
-
-def of_table(table: str) -> list[PrintedNumber]:
-    return [one for one in NUMBERS if (one.paper, one.table) == ("fedtoga", table)]
-
-
-def is_equal(one: PrintedNumber) -> bool:
-    other = THEIRS.get((*one.setting, one.method))
-    return other is not None and other.number == one.number
-
-
-@pytest.mark.parametrize(("table", "count", "other"), [("2", 67, 4), ("7", 192, 5)])
-def test_quoted_numbers_are_those_of_the_other_paper_or_are_listed_as_changed(
-    table: str, count: int, other: int
-) -> None:
-    quoted = [one for one in of_table(table) if "quoted" in one.kinds]
-    changed = [one for one in quoted if not is_equal(one)]
-    assert (len(quoted), len(changed)) == (count, other)
-    for one in changed:
-        assert "typo_suspected" in one.kinds
-        assert [found for found in CHANGED if (found.place_a, found.says_a) == (one.place, one.value)], one.place
-    assert not [one.place for one in of_table(table) if is_equal(one) and one not in quoted]
-
-
-def test_all_old_numbers_are_quoted_and_no_new_one_is() -> None:
-    for one in of_table("7"):
-        assert ("quoted" in one.kinds) is (one.variant == "old"), one.place
 
 
 @pytest.mark.parametrize(
@@ -100,17 +65,23 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         found = requested.paths.cell_of(file)
         if found is not None:
             name, cell = found
-            mean, deviation = (91.0, 1.0) if name == "fedtoga" else (print_of(cell).number, 2.0)
+            mean, deviation = (91.0, 1.0) if name == "fedtoga" else (print_of(cell), 2.0)
             write(folder, load_experiment(name), cell, [mean - deviation, mean, mean + deviation])
     return folder
 
 
-def print_of(cell: CellAddress) -> PrintedNumber:
+def print_of(cell: CellAddress) -> float:
     """The number of FedLESAM's Table 2 for a cell of its experiment."""
     dataset, partition, participation, method = cell.ids
     name, _, parameter = partition.partition("-")
     active, _, clients = participation.partition("-of-")
-    return THEIRS[dataset, "resnet18_gn", name, parameter, clients, active, method]
+    found = find(
+        published("fedlesam"), table="2", dataset=dataset, method=method, partition=name, partition_param=parameter,
+        n_clients=int(clients), active_clients=int(active),
+    )  # fmt: skip
+    assert found is not None
+    assert found.value is not None
+    return found.value
 
 
 def table(results: Path, **overrides: Any) -> Table:

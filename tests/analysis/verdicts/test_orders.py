@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedflat.analysis.published.numbers import PublishedNumber
-from fedflat.analysis.verdicts.orders import Order, Pair, PairCounts, Tau, order
+from fedflat.analysis.verdicts.orders import OrderOfMethods, Pair, PairCounts, Tau, order
 
 
-def found(reproduced: dict[str, list[float]], printed: dict[str, float | None]) -> Order | None:
+def found(reproduced: dict[str, list[float]], printed: dict[str, float | None]) -> OrderOfMethods | None:
     return order(
         {method: dict(enumerate(values)) for method, values in reproduced.items()},
         {method: PublishedNumber(value) for method, value in printed.items()},

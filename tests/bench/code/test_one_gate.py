@@ -34,8 +34,10 @@ SAFE = {"allow_pickle": "False", "weights_only": "True"}
 LOADS = {"np.load": "allow_pickle", "torch.load": "weights_only"}
 """Functions that must be given such an argument."""
 
-STARTS_PROCESSES = {"bench/training/code_version.py", "fedflat/command_server.py", "Snakefile"}
-"""For git; for FedFlat's own commands; and the Snakefile imports an error only."""
+STARTS_PROCESSES = {"bench/training/code_version.py", "fedflat/command_server.py", "fedflat/workflow/rules.smk"}
+"""For git; for FedFlat's own commands; and the rules import an error only."""
+
+SNAKEFILES = ("Snakefile", "fedflat/workflow/rules.smk")
 
 RUNNERS = {
     "bench/code/user_function.py": "models and data sets",
@@ -52,8 +54,8 @@ def trees() -> Mapping[str, ast.Module]:
     return {str(file.relative_to(ROOT)): ast.parse(file.read_bytes()) for file in files}
 
 
-def tokens_of_snakefile() -> list[str]:
-    with (ROOT / "Snakefile").open("rb") as lines:
+def tokens_of(snakefile: str) -> list[str]:
+    with (ROOT / snakefile).open("rb") as lines:
         return [token.string for token in tokenize.tokenize(lines.readline) if token.string.strip()]
 
 
@@ -67,10 +69,11 @@ def calls() -> Iterator[tuple[str, str]]:
     """The file and the name of every call of a function in the project; names of methods begin with a point."""
     for file, node in nodes(ast.Call):
         yield file, node.func.id if isinstance(node.func, ast.Name) else f".{getattr(node.func, 'attr', '')}"
-    words = tokens_of_snakefile()
-    for before, name, after in zip(words, words[1:], words[2:], strict=False):
-        if after == "(":
-            yield "Snakefile", f".{name}" if before == "." else name
+    for snakefile in SNAKEFILES:
+        words = tokens_of(snakefile)
+        for before, name, after in zip(words, words[1:], words[2:], strict=False):
+            if after == "(":
+                yield snakefile, f".{name}" if before == "." else name
 
 
 def imported_names() -> Iterator[tuple[str, str]]:
@@ -80,8 +83,9 @@ def imported_names() -> Iterator[tuple[str, str]]:
     for file, node in nodes(ast.ImportFrom):
         if node.module:
             yield file, node.module.partition(".")[0]
-    words = tokens_of_snakefile()
-    yield from (("Snakefile", name) for word, name in pairwise(words) if word in ("from", "import"))
+    for snakefile in SNAKEFILES:
+        names = pairwise(tokens_of(snakefile))
+        yield from ((snakefile, name) for word, name in names if word in ("from", "import"))
 
 
 def test_code_is_executed_in_one_place_only():

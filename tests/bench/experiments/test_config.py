@@ -7,7 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from fedflat.analysis.figures.clients.labels import LabelsLayout
+from fedflat.analysis.figures.kinds.labels import LabelsLayout
 from fedflat.bench.experiments.experiment import Experiment, experiment_schema, load_experiment
 from fedflat.bench.experiments.files import experiment_file, experiment_names, read_yaml
 from fedflat.bench.experiments.resolving import experiment_data

@@ -160,7 +160,7 @@ def test_fedgf_windows(rule, history, c):
         given = server_round(w=vector(0, 0), state=state, updates=torch.stack([moved, moved]))
         component.aggregate(given)
         state = given.state
-    assert float(component.broadcast(vector(1, 0), state)["c"]) == pytest.approx(c)
+    assert float(component.broadcast(vector(1, 0), state, 0)["c"]) == pytest.approx(c)
 
 
 @pytest.mark.parametrize("c", [0, 0.5, 1])
@@ -168,16 +168,17 @@ def test_fedgf_with_a_constant_c_sends_it_whatever_the_distances(c):
     component = GF(rho=0.1, rho_g=0.1, T_D=1.0, W=3, c=c)
     for indicators in (vector(0), vector(1, 1)):
         assert (
-            float(component.broadcast(vector(1, 0), {"w_previous": vector(0, 0), "indicators": indicators})["c"]) == c
+            float(component.broadcast(vector(1, 0), {"w_previous": vector(0, 0), "indicators": indicators}, 0)["c"])
+            == c
         )
-    assert component.broadcast(vector(1, 0), component.start_server(vector(1, 0))) == {}, "the first round is SAM's"
+    assert component.broadcast(vector(1, 0), component.start_server(vector(1, 0)), 0) == {}, "the first round is SAM's"
 
 
 def test_fedgf_sends_the_point_that_is_uphill_of_the_last_step():
     """From w = (0, 0) to (3, 4): v = w − ρ_g (3, 4)/5."""
     component = GF(rho=0.1, rho_g=0.5, T_D=1.0, W=3)
     state = {"w_previous": vector(0, 0), "indicators": vector(1)}
-    assert torch.allclose(component.broadcast(vector(3, 4), state)["v"], vector(2.7, 3.6))
+    assert torch.allclose(component.broadcast(vector(3, 4), state, 0)["v"], vector(2.7, 3.6))
 
 
 def test_server_lr_scales_the_step():
@@ -328,7 +329,7 @@ def test_fedacg_looks_ahead_and_ends_at_the_mean_of_the_local_models():
     """m = (4, 0), β = 0.5: clients start at (12, 20); m ← (2, 0) + Δ with Δ = (0.25, 2.25)."""
     server = LookAhead(beta=0.5)
     state = {"m": vector(4, 0)}
-    sent = server.broadcast_model(vector(10, 20), state)
+    sent = server.broadcast_model(vector(10, 20), state, 0)
     assert torch.equal(sent, vector(12, 20))
     given = server_round(state=state, start=sent)
     assert torch.equal(server.step(given), vector(10 + 2.25, 22.25))

@@ -181,7 +181,7 @@ def test_an_anchor_that_is_renewed_after_any_local_step_changes_nothing(problem,
 def test_the_ascent_is_as_long_as_the_radius_however_short_the_last_update_is(length):
     server = GlobalAscent(rho=0.1, rho_g=0.5)
     state = {**server.start_server(vector(1, 2)), "last_update": length * vector(0.6, 0.8)}
-    assert torch.allclose(server.broadcast_model(vector(1, 2), state), vector(1 - 0.3, 2 - 0.4), atol=1e-6)
+    assert torch.allclose(server.broadcast_model(vector(1, 2), state, 0), vector(1 - 0.3, 2 - 0.4), atol=1e-6)
 
 
 @pytest.mark.parametrize(("norm", "H_bar"), [("N", (0.25, 0.75)), ("NM", (0.125, 0.375))])
@@ -229,9 +229,9 @@ def test_the_trajectory_contains_the_current_model():
     """e^1 = 0.75 w^0 + 0.25 w^1, which is sent at the beginning of round 1; e^0 = w^0 to the bit."""
     loss, w0, w1 = TrajectoryTeacher(ema_decay=0.75), vector(0.1, 0.7), vector(1, 2)
     first = server_round(w=w0, state=loss.start_server(w0))
-    assert torch.equal(loss.broadcast(w0, first.state)["e"], w0)
+    assert torch.equal(loss.broadcast(w0, first.state, 0)["e"], w0)
     loss.aggregate(first)
-    assert torch.allclose(loss.broadcast(w1, first.state)["e"], 0.75 * w0 + 0.25 * w1)
+    assert torch.allclose(loss.broadcast(w1, first.state, 0)["e"], 0.75 * w0 + 0.25 * w1)
 
 
 # FedSWA and FedMoSWA.

@@ -101,7 +101,7 @@ def test_gf_after_a_server_that_did_not_move_sends_the_model_itself():
     """v^t = w^t; with c = 1 gradients are taken there, so that δ = w^t − w: exactly zero at the first step."""
     w = vector(3, 4)
     component = GF(rho=0.1, rho_g=0.5, T_D=0.0, W=2)
-    assert torch.equal(component.broadcast(w, {"w_previous": w, "indicators": vector(1)})["v"], w)
+    assert torch.equal(component.broadcast(w, {"w_previous": w, "indicators": vector(1)}, 0)["v"], w)
 
     federation = Problem(2).federation("fedgf", {"rho": 0.1, "rho_g": 0.5, "T_D": 0.0, "W": 2})
     state = federation.start(federation.objective.initial())
@@ -180,14 +180,14 @@ def test_nothing_that_was_sent_changes_during_a_round(method, monkeypatch):
     components, given = federation.method, []
     broadcast = Method.broadcast
 
-    def recorded(self, w, state):
-        vectors = broadcast(self, w, state)
+    def recorded(self, w, state, t):
+        vectors = broadcast(self, w, state, t)
         given.extend((v, v.clone()) for v in vectors.values())
         return vectors
 
     def sent(state: FederationState) -> dict[str, torch.Tensor]:
-        model = components.server.broadcast_model(state.w, state.server)
-        return {**broadcast(components, state.w, state.server), "the model": model}
+        model = components.server.broadcast_model(state.w, state.server, state.round)
+        return {**broadcast(components, state.w, state.server, state.round), "the model": model}
 
     state = federation.start(federation.objective.initial())
     for active in problem.some():

@@ -17,7 +17,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.models import build_model, check_model, parse_model
 from fedflat.bench.models.architectures.vit import POSITIONS, ViTB32Choice
 from fedflat.bench.models.frozen_parts import freeze
-from fedflat.bench.models.weights import Published, load_weights, read_weights
+from fedflat.bench.models.weights import PublishedFile, load_weights, read_weights
 from tests.problems import train
 
 MOBILE = "mobilenet_v2_gn"
@@ -265,11 +265,11 @@ def test_batched_gradients_leave_frozen_parts_out():
 # --- Published weights
 
 
-def offered(store: tuple[Path, str], content: bytes, digits: str | None = None) -> Published:
+def offered(store: tuple[Path, str], content: bytes, digits: str | None = None) -> PublishedFile:
     folder, address = store
     name = f"net-{digits or hashlib.sha256(content).hexdigest()[:8]}.pth"
     (folder / name).write_bytes(content)
-    return Published("net", f"{address}/{name}")
+    return PublishedFile("net", f"{address}/{name}")
 
 
 def test_published_weights_are_downloaded_by_command_only_and_verified(store, tmp_path):

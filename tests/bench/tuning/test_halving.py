@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fedflat.bench.experiments.run_config import Evaluation
-from fedflat.bench.tuning.halving import Step, better_half, enumerated, next_step, rounds_of_rungs, winner
+from fedflat.bench.tuning.halving import RungStep, better_half, enumerated, next_step, rounds_of_rungs, winner
 from fedflat.bench.tuning.score import evaluated_rounds, score
 
-Scores = dict[Step, float | None]
+Scores = dict[RungStep, float | None]
 
 
-def searched(trials: int, rungs: int, quality: np.ndarray) -> tuple[list[Step], Scores]:
+def searched(trials: int, rungs: int, quality: np.ndarray) -> tuple[list[RungStep], Scores]:
     """The steps of a whole search in their order, in which `quality` `[trials, rungs]` is what a step scores."""
     scores: Scores = {}
     while (step := next_step(trials, rungs, scores)) is not None:
@@ -40,17 +40,17 @@ def test_the_better_half_goes_on(trials: int, counts: list[int]) -> None:
 def test_of_equal_trials_the_earlier_ones_go_on() -> None:
     assert better_half({3: 1.0, 1: 1.0, 2: 1.0, 0: 0.5}) == [1, 2]
     _, scores = searched(4, 2, np.ones((4, 2)))
-    assert winner(scores) == Step(0, 1)
+    assert winner(scores) == RungStep(0, 1)
 
 
 def test_failed_trials_count_and_do_not_go_on() -> None:
     quality = np.array([[np.nan, 0], [np.nan, 0], [np.nan, 0], [0.1, 0.2]])
     steps, scores = searched(4, 2, quality)
-    assert steps[4:] == [Step(3, 1)]
-    assert winner(scores) == Step(3, 1)
+    assert steps[4:] == [RungStep(3, 1)]
+    assert winner(scores) == RungStep(3, 1)
     late = np.array([[0.9, np.nan], [0.8, np.nan], [0.1, 0.5], [0.2, 0.6]])
     _, scores = searched(4, 2, late)
-    assert winner(scores) == Step(3, 0), "the best of those that have not failed"
+    assert winner(scores) == RungStep(3, 0), "the best of those that have not failed"
     assert winner(searched(2, 2, np.full((2, 2), np.nan))[1]) is None
 
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from fedflat.bench.experiments.experiment import Experiment, load_experiment
 from fedflat.bench.training.run_setup import RunSetup
-from fedflat.bench.tuning.protocol.plan import NEUTRAL, Planned, Result
-from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.plan import NEUTRAL, Planned, TrialResult
+from fedflat.bench.tuning.protocol.reading import SearchedGrid
 from fedflat.bench.tuning.protocol.units import Units
 from fedflat.bench.tuning.trials import value_at, with_values
 
@@ -23,7 +23,7 @@ def small() -> Experiment:
 
 @pytest.fixture(scope="module")
 def units(tmp_path_factory: pytest.TempPathFactory) -> Units:
-    return Units(Grid.read("flat1d"), tmp_path_factory.mktemp("results"))
+    return Units(SearchedGrid.read("flat1d"), tmp_path_factory.mktemp("results"))
 
 
 def trained(small: Experiment, label: str, values: dict[str, object]) -> Tensor:
@@ -36,14 +36,14 @@ def trained(small: Experiment, label: str, values: dict[str, object]) -> Tensor:
     return setup.federation.evaluated(state)
 
 
-@pytest.mark.parametrize("label", list(Grid.read("flat1d").protocol.methods))
+@pytest.mark.parametrize("label", list(SearchedGrid.read("flat1d").protocol.methods))
 def test_a_method_at_its_first_point_is_its_base(small: Experiment, units: Units, label: str) -> None:
     unit = units.of("main", label, 1000)
     assert unit.of_base is not None
     base = unit.of_base
     values = {place: value_at(base.base, place) for place in base.plan.ranges} | {"training.lr": 0.3}
     ends = dict.fromkeys(values, (0.0, 1.0))
-    result = Result(0, Planned("base", values, ends), 100.0, 50.0, fitted=True, distance=1.0)
+    result = TrialResult(0, Planned("base", values, ends), 100.0, 50.0, fitted=True, distance=1.0)
     [first, *_] = unit.plan.batch(NEUTRAL, (), [result])
     own = trained(small, label, first.values)
     expected = trained(small, base.plan.label, values)

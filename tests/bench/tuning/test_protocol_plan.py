@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fedflat.bench.training.same_cohort import same_cohort
-from fedflat.bench.tuning.protocol.plan import NEUTRAL, OfBase, OfMethod, Plan, Planned, Result, Values, best
-from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.plan import NEUTRAL, OfBase, OfMethod, Plan, Planned, TrialResult, Values, best
+from fedflat.bench.tuning.protocol.reading import SearchedGrid
 from fedflat.bench.tuning.protocol.units import Units
 from fedflat.bench.tuning.trials import with_values
 
@@ -21,25 +21,25 @@ Score = Callable[[Values], float]
 
 @pytest.fixture(scope="module")
 def units() -> Units:
-    return Units(Grid.read("flat1d"), Path("results"))
+    return Units(SearchedGrid.read("flat1d"), Path("results"))
 
 
-def searched(plan: Plan, score: Score, of_base: Sequence[Result] = (), distance: float = 2.0) -> list[Result]:
+def searched(plan: Plan, score: Score, of_base: Sequence[TrialResult] = (), distance: float = 2.0) -> list[TrialResult]:
     """All results of a plan, whose trials are fitted with this validation accuracy."""
-    results: list[Result] = []
+    results: list[TrialResult] = []
     while (batch := plan.next_batch(results, of_base)) is not None:
         for planned in batch:
             value = score(planned.values)
-            results.append(Result(len(results), planned, 100.0, value, fitted=True, distance=distance))
+            results.append(TrialResult(len(results), planned, 100.0, value, fitted=True, distance=distance))
     return results
 
 
-def shared(plan: Plan, results: list[Result]) -> list[Result]:
+def shared(plan: Plan, results: list[TrialResult]) -> list[TrialResult]:
     assert isinstance(plan, OfBase)
     return [result for result in results if result.planned.stage in plan.shared]
 
 
-def of_method(units: Units, label: str, score: Score, **options: Any) -> list[Result]:
+def of_method(units: Units, label: str, score: Score, **options: Any) -> list[TrialResult]:
     unit = units.of("main", label, 1000)
     assert unit.of_base is not None
     base = unit.of_base.plan
@@ -109,7 +109,7 @@ def test_a_range_can_widen_twice_and_at_its_low_end(units: Units) -> None:
 
     plan = units.of("main", "fedavg", 1000).plan
     results = [
-        Result(
+        TrialResult(
             k, Planned(p.stage, {**p.values, LR: 0.03 if k == 3 else 0.5}, p.ends), 100.0, 90.0 - (k != 3), True, 1.0
         )
         for k, p in enumerate(plan.batch("base", (), ()))
@@ -119,7 +119,7 @@ def test_a_range_can_widen_twice_and_at_its_low_end(units: Units) -> None:
         assert [p.ends[LR][0] for p in batch] == [low, low]
         assert batch[1].values[LR] == low
         results += [
-            Result(len(results) + k, p, 100.0, 95.0 + small(p.values), fitted=True, distance=1.0)
+            TrialResult(len(results) + k, p, 100.0, 95.0 + small(p.values), fitted=True, distance=1.0)
             for k, p in enumerate(batch)
         ]
 
@@ -192,10 +192,10 @@ def test_fitted_trials_come_first_and_failed_ones_last() -> None:
     planned = Planned("base", {}, {})
     scores = [(99.5, 60.0, True), (98.0, 90.0, False), (100.0, 70.0, True), (None, None, False), (98.5, 10.0, False)]
     results = [
-        Result(k, planned, train, validation, fitted, 1.0) for k, (train, validation, fitted) in enumerate(scores)
+        TrialResult(k, planned, train, validation, fitted, 1.0) for k, (train, validation, fitted) in enumerate(scores)
     ]
     assert [result.number for result in best(results, 5)] == [2, 0, 4, 1, 3]
-    tied = [Result(k, planned, 100.0, 70.0, fitted=True, distance=1.0) for k in range(3)]
+    tied = [TrialResult(k, planned, 100.0, 70.0, fitted=True, distance=1.0) for k in range(3)]
     assert [result.number for result in best(tied, 3)] == [0, 1, 2], "the smaller number wins"
     assert all(a.rank > b.rank for a, b in pairwise(best(results, 5)))
 
@@ -204,7 +204,7 @@ def test_a_base_of_which_nothing_is_fitted_still_has_a_best_two(units: Units) ->
     base, method = (units.of("main", label, 1000).plan for label in ("fedavg", "fedsam"))
     assert isinstance(method, OfMethod)
     results = [
-        Result(k, planned, None if k == 5 else float(k), 10.0, fitted=False, distance=1.0)
+        TrialResult(k, planned, None if k == 5 else float(k), 10.0, fitted=False, distance=1.0)
         for k, planned in enumerate(base.batch("base", (), ()))
     ]
     assert [planned.taken for planned in method.batch(NEUTRAL, (), results)] == [15, 14]

@@ -7,7 +7,7 @@ import pytest
 
 from fedflat.bench.experiments.files import read_yaml
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.tuning.protocol.reading import Grid, protocol_file
+from fedflat.bench.tuning.protocol.reading import SearchedGrid, protocol_file
 from fedflat.bench.tuning.protocol.schema import Protocol
 
 DATA = read_yaml(protocol_file("flat1d"))
@@ -25,11 +25,11 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def grid() -> Grid:
-    return Grid.read("flat1d")
+def grid() -> SearchedGrid:
+    return SearchedGrid.read("flat1d")
 
 
-def test_every_method_has_as_many_trials_and_every_pair_is_a_method_and_its_base(grid: Grid) -> None:
+def test_every_method_has_as_many_trials_and_every_pair_is_a_method_and_its_base(grid: SearchedGrid) -> None:
     protocol = grid.protocol
     assert protocol.trials.all == 48
     assert len(protocol.all_pairs) == 17
@@ -39,7 +39,7 @@ def test_every_method_has_as_many_trials_and_every_pair_is_a_method_and_its_base
     assert [protocol.after(seed) for seed in protocol.tuning_seeds] == [1001, 1002, 1003, 1004, 1005, 1000]
 
 
-def test_what_is_in_the_hash_changes_trials_and_what_is_not_changes_none(grid: Grid) -> None:
+def test_what_is_in_the_hash_changes_trials_and_what_is_not_changes_none(grid: SearchedGrid) -> None:
     for path, value in (("trials/base", 17), ("ranges/lr/high", 1.5), ("fitted/least", 98.0), ("refine/share", 0.2)):
         assert Protocol.parse(changed(path, value)).identity != grid.protocol.identity, path
     for path, value in (("budget/core_hours", 50), ("rounds/chosen/main", 1000), ("committed", "2026-12-01")):
@@ -87,4 +87,4 @@ def test_a_protocol_that_does_not_fit_its_experiments_is_refused(path: str, valu
     if path == "methods/fedgamma/base":
         data["pairs"]["ten"].remove(["fedgamma", "scaffold"])
     with pytest.raises(UserError, match=message):
-        Grid(Protocol.parse(data)).check()
+        SearchedGrid(Protocol.parse(data)).check()

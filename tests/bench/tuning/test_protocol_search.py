@@ -26,7 +26,7 @@ from fedflat.bench.training.training_run import TrainingRun
 from fedflat.bench.tuning.protocol import queue as queues
 from fedflat.bench.tuning.protocol.finals import Final
 from fedflat.bench.tuning.protocol.queue import Queue, work
-from fedflat.bench.tuning.protocol.reading import Grid
+from fedflat.bench.tuning.protocol.reading import SearchedGrid
 from fedflat.bench.tuning.protocol.rounds import Rounds
 from fedflat.bench.tuning.protocol.status import Status
 from fedflat.bench.tuning.protocol.trial import as_trial
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("data_folder")
 
 
 def queue_in(folder: Path, **changes: object) -> Queue:
-    return Queue(Units(Grid.read(str(write(folder / "grid", **changes))), folder / "results"))
+    return Queue(Units(SearchedGrid.read(str(write(folder / "grid", **changes))), folder / "results"))
 
 
 def search(folder: Path, names: Sequence[str] = SEARCHES) -> Queue:
@@ -278,7 +278,7 @@ def test_the_fewest_rounds_with_which_each_method_is_fitted(tmp_path: Path, leas
 
 def test_the_data_of_the_test_are_not_those_of_validation() -> None:
     """The stand-in above would not notice if both shared their labels."""
-    config = Grid.read("flat1d").cell("main", "fedavg").runs[0]
+    config = SearchedGrid.read("flat1d").cell("main", "fedavg").runs[0]
     setup = RunSetup.build(config, CPU)
     assert isinstance(setup.validation, DeviceData)
     assert (len(setup.train), len(setup.validation), len(setup.test)) == (1000, 1500, 2500)

@@ -1,1 +1,0 @@
-"""Figures by client, class or corruption."""

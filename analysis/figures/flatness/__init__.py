@@ -1,1 +1,0 @@
-"""Figures of how the loss rises around a model."""

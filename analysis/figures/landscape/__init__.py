@@ -1,1 +1,0 @@
-"""Figures of the loss on lines and planes of models."""

@@ -1,0 +1,1 @@
+"""A published table reproduced at its own scale: its kept runs, and the page docs/reproduction.md."""

@@ -1,0 +1,1 @@
+"""How often verdicts are wrong: simulations, and tables of the docs."""

@@ -1,0 +1,123 @@
+"""The hooks of components: when they run, what they get, and that the docs describe all of them."""
+
+import inspect
+import re
+
+import pytest
+import torch
+
+import fedflat
+from fedflat.bench.methods.base import Component, Correction, Loss, Perturbation, Server
+from fedflat.methods import Components, Recipe
+from tests.places import ROOT
+
+PAGE = (ROOT / "docs/experiments/methods.md").read_text(encoding="utf-8")
+
+
+def simulated(components: Components, backend: str = "loop", rounds: int = 3) -> fedflat.SimulationResult:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 2)
+        clients = [(torch.randn(6, 3), torch.arange(6) % 2) for _ in range(2)]
+    method = Recipe("own", "Own", "a test", components)
+    return fedflat.simulate(
+        method, model, clients, rounds=rounds, local_epochs=1, batch_size=3, lr=0.1,
+        engine=fedflat.EngineChoice(backend), keep_every_round=True,
+    )  # fmt: skip
+
+
+def flat(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def hooks(cls: type[Component]) -> dict[str, str]:
+    """The hooks of a class by name, with their arguments."""
+    inherited = set(vars(Component)) if cls is not Component else set()
+    return {
+        name: ", ".join(list(inspect.signature(value).parameters)[1:])
+        for name, value in vars(cls).items()
+        if inspect.isfunction(value) and not name.startswith(("_", "model_")) and name not in inherited
+    }
+
+
+@pytest.mark.parametrize("cls", [Component, Perturbation, Correction, Server, Loss])
+def test_the_docs_have_every_hook_with_its_arguments(cls: type[Component]) -> None:
+    _, _, rest = PAGE.partition("## All hooks")
+    section, _, _ = rest.partition("\n## ")
+    title = "All components" if cls is Component else cls.__name__
+    _, _, table = section.partition(f"### {title}\n")
+    rows = re.findall(r"^\| `(\w+)\(([^)]*)\)` \|", table.partition("\n### ")[0], re.M)
+    assert dict(rows) == hooks(cls)
+
+
+@pytest.mark.parametrize("backend", ["loop", "cohort"])
+def test_after_the_step_the_server_sees_the_next_model(backend: str) -> None:
+    """An average of the global models, which is sent in the next round."""
+    sent = []
+
+    class Averaged(Server):
+        name = "averaged"
+        server_state = ("mean",)
+
+        def broadcast(self, w, state, t):
+            sent.append((t, state["mean"].clone()))
+            return {"mean": state["mean"]}
+
+        def step(self, server):
+            return server.mean_model
+
+        def after_step(self, w, server):
+            server.state["mean"] = 0.5 * server.state["mean"] + 0.5 * w
+
+    result = simulated(Components(server=Averaged), backend)
+    mean = torch.zeros(8)
+    for t, (number, found) in enumerate(sent):
+        assert number == t
+        assert torch.allclose(found, mean)
+        mean = 0.5 * mean + 0.5 * result.global_params[t]
+
+
+def test_overrides_may_leave_the_round_out() -> None:
+    class Halved(Server):
+        name = "halved"
+
+        def broadcast(self, w, state):
+            return {"one": w.new_ones(())}
+
+        def broadcast_model(self, w, state):
+            return 0.5 * w
+
+        def step(self, server):
+            return server.mean_model
+
+    class WithRound(Halved):
+        name = "with_round"
+
+        def broadcast_model(self, w, state, t):
+            return super().broadcast_model(w, state)
+
+    one, other = (flat(simulated(Components(server=cls)).model) for cls in (Halved, WithRound))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("backend", ["loop", "cohort"])
+def test_a_loss_can_evaluate_the_model_at_another_point(backend: str) -> None:
+    """With half of the loss at w and half at w again, it is FedAvg's; at 0, the second half has no gradient."""
+
+    class Elsewhere(Loss):
+        name = "elsewhere"
+        share: float = 1.0
+
+        def value(self, model, x, y, weights, variables):
+            w = torch.cat([p.flatten() for p in (model.parameters or dict(model.module.named_parameters())).values()])
+            own = torch.nn.functional.cross_entropy(model(x), y)
+            return 0.5 * own + 0.5 * torch.nn.functional.cross_entropy(model.at(self.share * w)(x), y)
+
+    class Plain(Loss):
+        name = "plain"
+
+        def value(self, model, x, y, weights, variables):
+            return torch.nn.functional.cross_entropy(model(x), y)
+
+    same, plain = (flat(simulated(Components(loss=loss), backend).model) for loss in (Elsewhere, Plain))
+    torch.testing.assert_close(same, plain)

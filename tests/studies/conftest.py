@@ -1,0 +1,15 @@
+"""Only `make test-all` runs the tests of studies, which only maintainers run."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.tiers import thorough
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder, before those that have the mark are left out."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(thorough)

@@ -1,0 +1,70 @@
+"""The grids that the repository stores: their runs are those of this version, and their pages show what is stored."""
+
+import pytest
+
+from fedflat.analysis.comparison.baselines import load
+from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.experiment import load_experiment
+from studies.benchmark import DOCS, PARTS, page_of, parts, pictures_of
+from studies.marked_text import marks, part
+from studies.part import shown
+from studies.pictures import shown_by
+from tests.places import ROOT
+from tests.tiers import case
+
+BASELINES = ROOT / "results" / "baselines"
+EXPERIMENTS = {
+    "quick": ("quick", "quick_all"),
+    "bench1d": ("bench1d", "bench1d"),
+}
+"""Grids, and the experiments of their runs."""
+
+GRIDS = ["bench1d", "flat1d"]
+"""Grids with pages; the page of a search that goes on shows what is stored so far."""
+
+
+@pytest.mark.parametrize("grid, experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_stored_runs_are_runs_of_this_version(grid: str, experiment: str) -> None:
+    stored = load(grid, BASELINES / grid).runs
+    expected = load_experiment(experiment)
+    here = {(path, run.seed): run.identity for path, cell in expected.cells().items() for run in cell.runs}
+    rows = stored[stored["experiment"] == expected.name][[*RUN_IDS, "identity"]]
+    assert {("/".join(cell), seed): identity for *cell, seed, identity in rows.itertuples(index=False)} == here
+
+
+SHOWN = [
+    case(grid, name, quick=name != "study")  # a bootstrap over all runs
+    for grid in GRIDS
+    for name in parts(grid)
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("grid", "name"), SHOWN)
+def test_a_part_of_a_page_shows_the_stored_runs(grid: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # where the stored results are
+    again = f"python -m studies.benchmark {grid}"
+    made = PARTS[name](grid)
+    assert part(page_of(grid), name) == made.markdown(pictures_of(grid)), again
+    for figure in made.figures:
+        assert shown_by(DOCS / pictures_of(grid) / f"{figure.name}.png") == shown(figure), again
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_page_shows_each_of_its_pictures(grid: str) -> None:
+    """A part whose figures are not drawn any more would leave their pictures behind."""
+    text = page_of(grid).read_text(encoding="utf-8")
+    stored = [f"]({pictures_of(grid)}/{file.name})" for file in (DOCS / pictures_of(grid)).glob("*.png")]
+    assert sum(text.count(link) for link in stored) == len(stored) == text.count(f"]({pictures_of(grid)}/")
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_page_has_known_parts(grid: str) -> None:
+    text = page_of(grid).read_text(encoding="utf-8")
+    assert {line for line in text.splitlines() if line.startswith("<!--")} <= {
+        mark for name in PARTS for mark in marks(name)
+    }
+
+
+def test_each_stored_grid_with_a_page_is_tested() -> None:
+    assert {folder.name for folder in BASELINES.iterdir() if page_of(folder.name).is_file()} <= set(GRIDS)
