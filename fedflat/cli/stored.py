@@ -40,7 +40,7 @@ def runs(
     \b
     Examples:
       fedflat runs --where 'method=fedsam, rho>0.05'
-      fedflat analyse hessian $(fedflat runs --experiment quick --where 'seed=0' --paths)
+      fedflat runs --experiment quick --where 'seed=0' --paths
       fedflat runs --where 'rounds<10' --delete
     """
     from fedflat.analysis.store.deleting import delete as removed

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedflat.bench.host.allocator import keep_freed_memory
+from fedflat.bench.host.progress import Progress
 from fedflat.bench.host.threads import available_cores
 from fedflat.bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
@@ -94,8 +95,7 @@ def run(
     cells = {path: loaded.cell(path) for given in cell for path in loaded.paths_at(given)}
     loaded.check_overrides([chosen.address for chosen in cells.values()], "the given cells")
     threads = threads or next(iter(cells.values())).runs[0].model.threads(available_cores())
-    if not results.exists():
-        typer.echo(f"a new folder of results: '{results.absolute()}'")
+    progress = _saying(f"a new folder of results: '{results.absolute()}'") if not results.exists() else typer.echo
     logs = RunLogs(log, results) if log else None
     torch_device = prepare_device(device, threads, typer.echo)
 
@@ -103,7 +103,7 @@ def run(
     for path, one in cells.items():
         with attempts.at(path):
             name = loaded.name if listed else None
-            folder = train_cell(name, one, results, torch_device, typer.echo, replace=replace, on_round=logs)
+            folder = train_cell(name, one, results, torch_device, progress, replace=replace, on_round=logs)
             typer.echo(f"stored in {folder}")
             runs = [RunDirectory(paths.run(run)) for run in one.runs]
             said += [line for run in runs for line in outcome(one, run, torch_device, known=True)]
@@ -114,3 +114,15 @@ def run(
     if not any(run.has_own_files for one in cells.values() for run in one.runs):
         keep(paths, key, said, files)
     typer.echo(resources_used(started))
+
+
+def _saying(first: str) -> Progress:
+    """Progress that prints a line before the first one: a command that is refused prints nothing."""
+    left = [first]
+
+    def say(line: str) -> None:
+        while left:
+            typer.echo(left.pop())
+        typer.echo(line)
+
+    return say
