@@ -23,6 +23,7 @@ from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell
 from tests.bench.data.published_copies import TEST, write_copy
 from tests.places import MINI
+from tests.problems import stored as run_of_store
 
 CPU = torch.device("cpu")
 DRAWS = np.random.default_rng(0)
@@ -143,7 +144,7 @@ def test_runs_on_digits_are_tested_on_the_built_in_ones(tmp_path: Path) -> None:
     single, (mean,) = (table.loc[table["metric"] == m, "value"] for m in ("accuracy", "corrupted_accuracy"))
     assert len(single) == 1 + 6 * 5
     assert mean == pytest.approx(single[1:].mean())
-    assert single[0] == pytest.approx(pd.read_csv(stored(runs) / "metrics.csv")["test_accuracy"].iloc[-1])
+    assert single[0] == pytest.approx(pd.read_csv(run_of_store(runs) / "metrics.csv")["test_accuracy"].iloc[-1])
     some = analysed(runs, corruptions=["occlusion"], severities=[2, 4])
     assert some["severity"].tolist()[:3] == [0, 2, 4]
     for options, message in (
@@ -164,7 +165,7 @@ def test_runs_on_cifar_are_tested_on_the_published_images(tmp_path: Path, monkey
     table = analysed(runs, corruptions=["fog", "snow"], severities=[1, 5])
     assert set(table["suite"]) == {"cifar10_c"}
     assert table["corruption"].tolist()[:5] == ["clean", "fog", "fog", "snow", "snow"]
-    run = AnalysedRun(RunDirectory(stored(runs)), CPU)
+    run = AnalysedRun(RunDirectory(run_of_store(runs)), CPU)
     images = np.load(root / "CIFAR-10-C" / "snow.npy")[4 * TEST :].transpose(0, 3, 1, 2)
     mean, std = (np.array(c)[:, None, None] for c in (run.setup.dataset.mean, run.setup.dataset.std))
     x = torch.from_numpy(((images / 255 - mean) / std).astype(np.float32))

@@ -239,16 +239,15 @@ def test_stored_points_of_other_options_are_not_taken(cells: Path, tmp_path: Pat
 def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
     """Caldarola et al., Figure 2 (a, b): models are named by their partitions, and lie where they are."""
     changes = {"grid.partition": [{"name": "dirichlet", "alpha": alpha, "clients": 20} for alpha in (0.6, 5)]}
-    other_cells = load_experiment(str(cells.parent / "planes.yaml"), changes).cells().values()
+    other_cells = load_experiment(str(cells / "planes.yaml"), changes).cells().values()
     others = [cell for cell in other_cells if cell.path.endswith("/fedavg")]
-    for cell in others:
-        train_cell("planes", cell, tmp_path / cell.path, CPU, str)
+    folders = [train_cell(None, cell, tmp_path, CPU, str) for cell in others]
     alphas = ["dirichlet-0.6", "dirichlet-5"]
     options = {**PLANE, "through": alphas}
-    table = answer(cells, "plane", options, tmp_path / "x.csv", *(str(tmp_path / cell.path) for cell in others))
+    table = answer(cells, "plane", options, tmp_path / "x.csv", *map(str, folders))
     models = table[(table["data"] == "train") & table["model"].notna()]
     assert list(models["model"]) == ["dirichlet-0.1", *alphas]
-    runs = [RunDirectory(folder / "seed-3") for folder in (cells / "fedavg", *(tmp_path / c.path for c in others))]
+    runs = [RunDirectory(folder / "seed-3") for folder in (cells / "fedavg", *folders)]
     w, *ends = (run.final(CPU).w for run in runs)
     distances = models[["x", "y"]].pow(2).sum(axis=1).pow(0.5)
     assert list(distances) == pytest.approx([0, *(float((end - w).norm()) for end in ends)], rel=1e-5)

@@ -151,7 +151,7 @@ def test_a_figure_shows_methods_of_two_parts(two_parts: Path) -> None:
     figure = figures.draw(layout, two.tidy)
     grid = np.array(figure.get_axes()).reshape(4, 4)
     for column, cell in zip(grid.T[2:], cells, strict=True):
-        rows = pd.read_csv(ResultPaths(two_parts / "results").analysis("two", cell, "predictions"))
+        rows = read_rows(ResultPaths(two_parts / "results").analysis("two", cell, "predictions"))
         assert all(
             np.array_equal(axes.images[0].get_array(), PALETTE[pixels(text)])
             for axes, text in zip(column, rows["predicted"], strict=True)
