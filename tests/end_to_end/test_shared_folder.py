@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import fedflat, start
-from tests.end_to_end.pipeline import CELLS, edited, run_files, with_mini
+from tests.commands import fedflat, run, start
+from tests.end_to_end.pipeline import CELLS, command, edited, run_files, snakemake, with_mini
+from tests.places import MINI
 from tests.tiers import thorough
 
 METHODS = ("fedavg", "fedsam")
@@ -95,3 +96,33 @@ def test_a_run_that_was_finished_meanwhile_is_taken_as_it_is(alone: Path, tmp_pa
     assert found.identity == run.identity
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
     assert (tmp_path / "run" / "run.log").read_text(encoding="utf-8").count("started: ") == 1
+
+
+@thorough
+def test_two_snakemakes_with_common_runs_train_each_run_once(tmp_path: Path):
+    """At the same time in one folder. One that is forced, and one that fails, takes nothing from the other."""
+    other = tmp_path / "other.yaml"
+    other.write_text(
+        f"name: other\nextends: {MINI}\nmethods: {{fedavg: {{}}, scaffold: {{}}, fedsam: {{}}}}\n", encoding="utf-8"
+    )
+    targets = {"mini_runs": f"[{MINI}]", "other_runs": f"[{other}]"}
+    both = {
+        name: start(command(tmp_path, name, experiments=own, rounds=40), tmp_path, os.environ, [tmp_path / name] * 2)
+        for name, own in targets.items()
+    }
+    for name, process in both.items():
+        process.join(300)
+        assert process.exitcode == 0, (tmp_path / name).read_text(encoding="utf-8")
+    logs = [log.read_text(encoding="utf-8") for log in (tmp_path / "results" / "store").rglob("run.log")]
+    assert [log.count("started: ") for log in logs] == [1] * 6, "three methods with two seeds"
+    lists = {file: file.read_bytes() for file in (tmp_path / "results" / "experiments" / "mini").rglob("runs.csv")}
+    before = run_files(tmp_path)
+    snakemake(tmp_path, "other_runs", "--forcerun", "train", experiments=targets["other_runs"], rounds=40)
+    (tmp_path / "results" / "logs" / "other").rename(tmp_path / "away")
+    (tmp_path / "results" / "logs" / "other").write_text("in the way", encoding="utf-8")
+    failed = run(command(tmp_path, "other_runs", "--forcerun", "train", experiments=targets["other_runs"], rounds=40))
+    assert failed.returncode != 0
+    assert {file: content for file, content in run_files(tmp_path).items() if "/other/" not in file} == {
+        file: content for file, content in before.items() if "/other/" not in file
+    }
+    assert {file: file.read_bytes() for file in lists} == lists

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.run_config import RunConfig
-from fedflat.bench.files.checksums import CHECKSUM
+from fedflat.bench.training.answers import FOLDER
 from fedflat.bench.training.engine_choice import EngineChoice
 from tests.bench.training.small_runs import SETTING, contents
 from tests.bench.training.test_choices import home
@@ -29,6 +29,9 @@ SMALL: Changes = {
 }
 SHARE = 0.6
 """A process is killed within this share of an undisturbed run's time, so that a run is killed several times."""
+RUNS = "store/*/*/*/*/seed-*"
+"""The runs in a folder of results."""
+
 CHECKPOINT_SECONDS = (0, 0, 0.05, 60)
 """After each round; rarely; never."""
 
@@ -76,7 +79,7 @@ class Trial:
         self._finish(killed, changes, measured[kills % len(measured)] if measured else None)
         if measured:
             self._finish(undisturbed, changes, _choice_at_start(killed))
-        logs = [(run / "run.log").read_text(encoding="utf-8") for run in killed.glob("seed-*")]
+        logs = [(run / "run.log").read_text(encoding="utf-8") for run in killed.glob(RUNS)]
         resumed = sum(log.count("resumed after round") for log in logs)
         return Outcome(self.subject.name, self.way.name, kills, resumed, tuple(_differences(undisturbed, killed)))
 
@@ -107,7 +110,7 @@ class Trial:
         self._homes += 1
         folder = self.folder / f"home-{self._homes}"
         words = ["fedflat", "run", "quick_catalog", f"{SETTING}/{self.subject.method}", "--device", "cpu"]
-        words += ["--threads", str(self.way.threads), "--out", str(out)]
+        words += ["--threads", str(self.way.threads), "--results", str(out)]
         words += [f"--set={key}={json.dumps(value)}" for key, value in changes.items()]
         with home(folder, measured, _first_run(self.subject, changes)) as environment:
             return start(words, self.folder, environment, [self.folder / "output"] * 2)
@@ -152,7 +155,7 @@ def _first_run(subject: Subject, changes: Changes) -> RunConfig:
 
 def _wait_for_work(process: BaseProcess, out: Path) -> None:
     """Wait until the process has set up its first run, or has ended."""
-    while process.is_alive() and not any(out.glob("seed-*/")):
+    while process.is_alive() and not any(out.glob(f"{RUNS}/")):
         time.sleep(0.002)
 
 
@@ -163,18 +166,15 @@ def _check(process: BaseProcess) -> None:
 
 def _choice_at_start(out: Path) -> EngineChoice:
     """The choice with which the first seed's run began."""
-    about = json.loads((min(out.glob("seed-*")) / "provenance.json").read_text(encoding="utf-8"))
+    about = json.loads((min(out.glob(RUNS)) / "provenance.json").read_text(encoding="utf-8"))
     return EngineChoice.from_json(about["engine_at_start"])
 
 
 def _differences(expected: Path, found: Path) -> Iterator[str]:
-    """What differs between two cells' folders: files, their bytes, the metrics without times."""
+    """What differs between two folders of results: files, their bytes."""
     files = {place: {str(file.relative_to(place)) for file in place.rglob("*")} for place in (expected, found)}
-    yield from (f"only one has {name}" for name in sorted(files[expected] ^ files[found]))
-    for run in sorted(expected.glob("seed-*")):
-        one, other = contents(run), contents(found / run.name)
+    hidden = f"store/{FOLDER}"
+    yield from (f"only one has {name}" for name in sorted(files[expected] ^ files[found]) if hidden not in name)
+    for run in sorted(expected.glob(RUNS)):
+        one, other = contents(run), contents(found / run.relative_to(expected))
         yield from (f"{run.name}/{name}" for name in sorted(one) if one[name] != other.get(name))
-    tables = [pd.read_csv(place / "metrics.csv") for place in (expected, found)]
-    one, other = (cell.drop(columns=["train_seconds", "evaluation_seconds", CHECKSUM]) for cell in tables)
-    if not one.equals(other):
-        yield "metrics.csv"
