@@ -1,7 +1,7 @@
 """The finished runs that a folder stands for: a run directory, folders of the store, or the lists of an experiment."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,16 +50,22 @@ def found_runs(folder: Path) -> list[CellRuns]:
         return [_by_configuration([RunDirectory(folder)])]
     if lists := lists_in(folder):
         return [*map(_listed, lists)]
-    places = defaultdict[Path, list[Path]](list)
-    for config in sorted(folder.glob(f"**/seed-*/{CONFIG}")):
-        if config.parent.name.removeprefix("seed-").isdigit():  # not that of an unfinished run
-            places[config.parents[1]].append(config.parent)
+    configs = sorted(folder.glob(f"**/seed-*/{CONFIG}"))
+    places = [one.parent for one in configs if one.parent.name.removeprefix("seed-").isdigit()]  # no unfinished runs
     if not places:
         raise UserError(
             f"no finished run in '{folder}' (allowed: a run directory, a folder with some below it, such as "
             "results/store, or a folder with lists of them, such as results/experiments/quick)"
         )
-    return [_by_configuration([*map(RunDirectory, runs)]) for runs in places.values()]
+    return grouped(places)
+
+
+def grouped(places: Iterable[Path]) -> list[CellRuns]:
+    """The runs in run directories of a store, those that differ in their seeds only together."""
+    folders = defaultdict[Path, list[Path]](list)
+    for place in places:
+        folders[place.parent].append(place)
+    return [_by_configuration([*map(RunDirectory, runs)]) for runs in folders.values()]
 
 
 def find_runs(folder: Path) -> CellRuns:

@@ -12,7 +12,7 @@ from fedflat.bench.host.allocator import keep_freed_memory
 from fedflat.bench.host.threads import available_cores
 from fedflat.bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
-from fedflat.cli.options import Assignment, Device, Threads, file_option, overrides_of, set_option
+from fedflat.cli.options import Assignment, Device, Results, Threads, Where, file_option, overrides_of, set_option
 
 ANALYSES = Path(__file__).parents[1] / "analysis" / "analyses"
 
@@ -22,13 +22,14 @@ def analyse(
         str, typer.Argument(help="The name of an analysis; 'fedflat analyses' lists them.", metavar="ANALYSIS")
     ],
     run_dir: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             help="A run directory (.../seed-0), a folder of the store with runs below it, or the lists of an "
             "experiment, or of one of its cells. Several are allowed.",
             metavar="FOLDER",
         ),
-    ],
+    ] = None,
+    where: Where = "",
     compare_with: Annotated[
         list[Path] | None,
         typer.Option(
@@ -60,10 +61,11 @@ def analyse(
     replace: Annotated[
         bool, typer.Option("--replace", help="Compute again what another version of the code computed.")
     ] = False,
+    results: Results = Path("results"),
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Analyse finished runs.
+    """Analyse finished runs: those of FOLDER, or those of the store for which --where holds.
 
     Writes one tidy CSV file for each run, which lies with it: what is computed already is not computed again.
 
@@ -71,16 +73,20 @@ def analyse(
     Examples:
       fedflat analyse flatness results/experiments/quick/digits/dirichlet-0.1/4-of-20/fedsam
       fedflat analyse hessian results/store/digits/dirichlet-0.1/4-of-20/*/seed-0 --set eigenvalues=10
+      fedflat analyse sharpness --where 'method=fedsam, rho>0.05'
     """
     started = time.perf_counter()
     keep_freed_memory()
     import torch
 
     from fedflat.analysis.analyses import parse_analysis
-    from fedflat.analysis.analyses.found_runs import find_runs, found_runs
+    from fedflat.analysis.analyses.found_runs import find_runs, found_runs, grouped
     from fedflat.analysis.analyses.run_analysis import run_analysis, store_analysis
     from fedflat.analysis.analyses.stored import write_analysis_list
+    from fedflat.analysis.store.stored import stored_runs
+    from fedflat.analysis.store.where import selected
     from fedflat.bench.experiments.files import experiment_names
+    from fedflat.bench.experiments.results import ResultPaths
     from fedflat.bench.experiments.stored_config import trust_code
     from fedflat.bench.host.torch_device import prepare_device
 
@@ -90,18 +96,27 @@ def analyse(
         )
     parsed = parse_analysis(analysis, overrides_of(set_))
     if trust:
-        for folder in (*run_dir, *(compare_with or ())):
+        for folder in (*(run_dir or ()), *(compare_with or ())):
             trust_code(folder)
     torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 
+    if bool(run_dir) == bool(where):
+        raise UserError("give either folders, or conditions with --where (fedflat runs lists what fits)")
+    run_dir = run_dir or []
     if out is not None:
-        if len(run_dir) > 1:
-            raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
+        if len(run_dir) != 1:
+            raise UserError(f"--out is one file, of one folder, and {len(run_dir)} are given")
         torch.set_num_threads(threads or find_runs(run_dir[0]).threads)
         run_analysis(parsed, run_dir[0], out, torch_device, typer.echo, compare_with or ())
         typer.echo(f"written: {out}\n{resources_used(started)}")
         return
-    cells, others = [runs for folder in run_dir for runs in found_runs(folder)], [*map(find_runs, compare_with or ())]
+    others = [*map(find_runs, compare_with or ())]
+    cells = [runs for folder in run_dir for runs in found_runs(folder)]
+    if where:
+        known = stored_runs(ResultPaths(results))
+        fitting = selected(known, where)
+        typer.echo(f"{len(fitting)} runs fit, {len(known) - len(fitting)} others do not")
+        cells = grouped(run.place for run in fitting)
     if list_ is not None and len(cells) > 1:
         raise UserError(f"--list is of runs of one configuration, and {len(cells)} are given")
     attempts = Attempts("configurations", len(cells))

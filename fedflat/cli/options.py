@@ -128,3 +128,12 @@ Device = Annotated[
         metavar="DEVICE",
     ),
 ]
+Where = Annotated[
+    str,
+    typer.Option(
+        "--where",
+        help="Conditions on labels and values of the configuration, such as 'method=fedsam, alpha=0.1, rho>0.05'; "
+        "'method=fedsam|fedavg' allows both.",
+        metavar="CONDITIONS",
+    ),
+]

@@ -6,17 +6,7 @@ from typing import Annotated
 import typer
 
 from fedflat.bench.input.errors import UserError
-from fedflat.cli.options import Results
-
-Where = Annotated[
-    str,
-    typer.Option(
-        "--where",
-        help="Conditions on labels and values of the configuration, such as 'method=fedsam, alpha=0.1, rho>0.05'; "
-        "'method=fedsam|fedavg' allows both.",
-        metavar="CONDITIONS",
-    ),
-]
+from fedflat.cli.options import Results, Where
 
 
 def runs(

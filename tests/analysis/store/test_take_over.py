@@ -1,5 +1,6 @@
 """Results of the layout before the store are taken over without training, and whatever cannot be taken stays."""
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import pytest
 import torch
 
 from fedflat.analysis.layouts.tidy import Tidy
+from fedflat.analysis.provenance.archive import write_archive
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.store.take_over import is_earlier, take_over
 from fedflat.bench.experiments.address import IDS
-from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.experiments.results import CHECKSUMS, ResultPaths
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json
 from fedflat.bench.host.progress import silent
 from fedflat.bench.training.lists import is_current
@@ -121,6 +123,22 @@ def test_what_cannot_be_taken_stays_and_is_named(stored: Path, tmp_path: Path) -
     assert any("runs of the cell are not in the store" in line for line in done.left)
     assert list(IDS) == list(numbers(results, "metrics"))[:4]
     assert set(numbers(results, "metrics")["method"]) == {"fedavg"}
+
+
+def test_an_archive_of_the_earlier_form_is_imported(stored: Path, tmp_path: Path) -> None:
+    """Its checksums are then those of its files."""
+    earlier(stored, tmp_path / "archive" / "results")
+    files = [file for file in (tmp_path / "archive").rglob("*") if file.is_file()]
+    write_archive(tmp_path / "a.zip", {file.relative_to(tmp_path / "archive").as_posix(): file for file in files})
+    done = fedflat("import", tmp_path / "a.zip", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    check_same(tmp_path / "out" / "results", stored)
+    stated = (tmp_path / "out" / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    digests = {line.split("  ")[1]: line.split("  ")[0] for line in stated}
+    there = {file.relative_to(tmp_path / "out").as_posix() for file in (tmp_path / "out").rglob("*") if file.is_file()}
+    assert digests.keys() == there - {CHECKSUMS}
+    for name, digest in digests.items():
+        assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == digest
 
 
 def test_the_command(stored: Path, tmp_path: Path) -> None:
