@@ -46,10 +46,16 @@ def found_runs(folder: Path) -> list[CellRuns]:
 
     In a list, runs have the labels of its experiment; elsewhere, those of their configurations.
     """
+    lists = [] if is_complete(folder) else lists_in(folder)
+    return [*map(_listed, lists)] if lists else grouped(places_in(folder))
+
+
+def places_in(folder: Path) -> list[Path]:
+    """The directories of these runs, of which nothing is read."""
     if is_complete(folder):
-        return [_by_configuration([RunDirectory(folder)])]
+        return [folder]
     if lists := lists_in(folder):
-        return [*map(_listed, lists)]
+        return [one.place for file in lists for one in runs_of_list(file)]
     configs = sorted(folder.glob(f"**/seed-*/{CONFIG}"))
     places = [one.parent for one in configs if one.parent.name.removeprefix("seed-").isdigit()]  # no unfinished runs
     if not places:
@@ -57,7 +63,7 @@ def found_runs(folder: Path) -> list[CellRuns]:
             f"no finished run in '{folder}' (allowed: a run directory, a folder with some below it, such as "
             "results/store, or a folder with lists of them, such as results/experiments/quick)"
         )
-    return grouped(places)
+    return places
 
 
 def grouped(places: Iterable[Path]) -> list[CellRuns]:

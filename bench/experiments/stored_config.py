@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.bench.code.trusted_code import require_trusted, trust
-from fedflat.bench.experiments.results import run_in
 from fedflat.bench.experiments.run_config import CODE
 from fedflat.bench.input.content import read_known, read_own
 from fedflat.bench.input.errors import UserError
@@ -52,9 +51,8 @@ def copy_name(section: str) -> str:
     return f"{section}.py"
 
 
-def trust_code(folder: Path) -> None:
-    """Trust the code of the run in a run directory, or of all runs in the folder of a cell."""
+def trust_code(run: Path) -> None:
+    """Trust the code of the run in a run directory."""
     for section, kind in CODE.items():
-        for run in (folder, *folder.glob(str(run_in(Path(), "*")))):
-            if (copy := run / copy_name(section)).is_file():
-                trust(read_own(copy, kind.kind_of_file()))
+        if (copy := run / copy_name(section)).is_file():
+            trust(read_own(copy, kind.kind_of_file()))

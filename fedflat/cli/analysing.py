@@ -80,7 +80,7 @@ def analyse(
     import torch
 
     from fedflat.analysis.analyses import parse_analysis
-    from fedflat.analysis.analyses.found_runs import find_runs, found_runs, grouped
+    from fedflat.analysis.analyses.found_runs import find_runs, found_runs, grouped, places_in
     from fedflat.analysis.analyses.run_analysis import run_analysis, store_analysis
     from fedflat.analysis.analyses.stored import write_analysis_list
     from fedflat.analysis.store.stored import stored_runs
@@ -95,35 +95,35 @@ def analyse(
             f"{analysis} is an experiment; expected: fedflat analyse ANALYSIS FOLDER, FOLDER with finished runs"
         )
     parsed = parse_analysis(analysis, overrides_of(set_))
-    if trust:
-        for folder in (*(run_dir or ()), *(compare_with or ())):
-            trust_code(folder)
-    torch_device = prepare_device(device, threads or available_cores(), typer.echo)
-
     if bool(run_dir) == bool(where):
         raise UserError("give either folders, or conditions with --where (fedflat runs lists what fits)")
     run_dir = run_dir or []
+    if out is not None and len(run_dir) != 1:
+        raise UserError(f"--out is one file, of one folder, and {len(run_dir)} are given")
+    known = stored_runs(ResultPaths(results)) if where else []
+    fitting = [run.place for run in selected(known, where)] if where else []
+    if trust:
+        others = (place for folder in (*run_dir, *(compare_with or ())) for place in places_in(folder))
+        for place in (*fitting, *others):
+            trust_code(place)
+    torch_device = prepare_device(device, threads or available_cores(), typer.echo)
+
     if out is not None:
-        if len(run_dir) != 1:
-            raise UserError(f"--out is one file, of one folder, and {len(run_dir)} are given")
         torch.set_num_threads(threads or find_runs(run_dir[0]).threads)
         run_analysis(parsed, run_dir[0], out, torch_device, typer.echo, compare_with or ())
         typer.echo(f"written: {out}\n{resources_used(started)}")
         return
-    others = [*map(find_runs, compare_with or ())]
-    cells = [runs for folder in run_dir for runs in found_runs(folder)]
+    compared = [*map(find_runs, compare_with or ())]
     if where:
-        known = stored_runs(ResultPaths(results))
-        fitting = selected(known, where)
         typer.echo(f"{len(fitting)} runs fit, {len(known) - len(fitting)} others do not")
-        cells = grouped(run.place for run in fitting)
+    cells = [*grouped(fitting), *(runs for folder in run_dir for runs in found_runs(folder))]
     if list_ is not None and len(cells) > 1:
         raise UserError(f"--list is of runs of one configuration, and {len(cells)} are given")
     attempts = Attempts("configurations", len(cells))
     for cell in cells:
         with attempts.at(cell.place):
             torch.set_num_threads(threads or cell.threads)
-            files = store_analysis(parsed, cell, torch_device, typer.echo, others, replace=replace)
+            files = store_analysis(parsed, cell, torch_device, typer.echo, compared, replace=replace)
             for file in files.values():
                 typer.echo(f"stored in {file}")
             if list_ is not None:
