@@ -22,7 +22,7 @@ from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.files.locks import waiting_lock
 from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.training.run_directory import identified
+from fedflat.bench.training.run_directory import RunDirectory, identified
 
 
 def store_analysis(
@@ -50,7 +50,10 @@ def store_analysis(
             remark = _remark(file, wanted, replace=replace)
             if remark is None:
                 unfinished = file.with_name(f".{file.stem}.unfinished")
-                write_checked_csv(file, _table(analysis, changed(run, partial_results=unfinished), provenance, log))
+                table = _table(analysis, changed(run, partial_results=unfinished), provenance, log)
+                if RunDirectory(run.directory.path).provenance != run.directory.provenance:
+                    raise UserError(f"'{run.directory.path}' was trained again meanwhile: repeat the command")
+                write_checked_csv(file, table)
                 unfinished.unlink(missing_ok=True)
             else:
                 log(f"seed {seed}: computed earlier{remark}")

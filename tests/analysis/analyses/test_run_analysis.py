@@ -21,6 +21,7 @@ from fedflat.analysis.report.tables import Tables
 from fedflat.bench.engine.checkpoint import load_state, save_state
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.strict_yaml import load_yaml
 from fedflat.bench.training.run_directory import RunDirectory
@@ -365,3 +366,22 @@ def test_references_are_in_order_of_preference(tmp_path: Path) -> None:
     assert requested.compared(CELL + "fedavg", "surface") == [CELL + "fedsam"]
     with pytest.raises(UserError, match=r"unknown method or partition to compare .* with 'fedavgm'"):
         requested.compared(CELL + "fedavg", "convergence")
+
+
+def test_an_analysis_of_a_run_that_is_replaced_meanwhile_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be taken for one of the new run, which has the same place."""
+    cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
+    run = train_cell("mini", cell, tmp_path, CPU, str) / "seed-0"
+    of_run = type(CONFIGURED["cost"]).of_run
+
+    def replaced(analysis: Analysis, of: AnalysedRun) -> pd.DataFrame:
+        about = read_checked_json(run / "provenance.json", "")
+        write_checked_json(run / "provenance.json", {**about, "ended": "later"})
+        return of_run(analysis, of)
+
+    monkeypatch.setattr(type(CONFIGURED["cost"]), "of_run", replaced)
+    with pytest.raises(UserError, match="was trained again meanwhile: repeat the command"):
+        store_analysis(CONFIGURED["cost"], find_runs(run), CPU, str)
+    assert not list((run / "analyses").glob("*.csv"))
