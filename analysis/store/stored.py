@@ -96,8 +96,10 @@ def stored_run(place: Path) -> StoredRun | None:
         return None
     try:
         config = json.loads((place / CONFIG).read_text(encoding="utf-8"))
-        return StoredRun(place, {**config, "seed": int(config["seed"])})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        run = StoredRun(place, {**config, "seed": int(config["seed"])})
+        run.values  # noqa: B018 - computed once, if its sections are mappings
+        return run
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         leave_out(place, error)
         return None
 
