@@ -21,6 +21,7 @@ from fedflat.bench.training.run_directory import metrics_columns
 from fedflat.bench.training.train import train_cell
 from tests.analysis.conftest import analysed
 from tests.places import ROOT
+from tests.problems import stored
 
 CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
@@ -71,7 +72,7 @@ def test_an_analysis_names_its_runs(folder):
 
 
 def test_the_hessian_of_a_runs_model(folder):
-    run = fedflat.load_run(ResultPaths(folder / "results").run("quick", CELL, 0))
+    run = fedflat.load_run(stored(folder / "results"))
     model = run.model()
     before = [parameter.clone() for parameter in model.parameters()]
     x, y = run.data("train")
@@ -111,8 +112,12 @@ def test_errors_are_one_line(folder, tmp_path):
         fedflat.runs("quick", results=tmp_path)
     with pytest.raises(fedflat.UserError, match=r"snakemake --cores 2 quick_runs --config results=\S+ scale=smoke"):
         fedflat.runs("quick", results=tmp_path, overrides={"scale": "smoke"})
-    with pytest.raises(fedflat.UserError, match="holds a run of another configuration"):
+    with pytest.raises(fedflat.UserError, match="no finished run of quick"):
         fedflat.runs("quick", overrides={"training.rounds": 5}, **options)
+    with pytest.raises(fedflat.UserError, match="unknown value of runs 'rh'; did you mean 'rho'"):
+        fedflat.runs(where="rh=1", **options)
+    with pytest.raises(fedflat.UserError, match=r"no finished run in '.*store'"):
+        fedflat.runs(results=tmp_path)
     with pytest.raises(fedflat.UserError, match="unknown analysis of experiment quick 'hesian'; did you mean"):
         fedflat.analysis_values("quick", "hesian", **options)
     with pytest.raises(fedflat.UserError, match="compute them with: snakemake --cores 2 quick_analysis_hessian"):
@@ -122,7 +127,7 @@ def test_errors_are_one_line(folder, tmp_path):
     with pytest.raises(fedflat.UserError, match="data has 2 inputs and 1 labels"):
         fedflat.hessian(LINEAR, (torch.zeros(2, 3), torch.zeros(1).long()))
     with pytest.raises(fedflat.UserError, match="unknown subset 'validation'"):
-        fedflat.load_run(ResultPaths(folder / "results").run("quick", CELL, 0)).data("validation")
+        fedflat.load_run(stored(folder / "results")).data("validation")
 
 
 @pytest.mark.parametrize("path", [None, 3, b"x", "", "x" * 5000, "absent"], ids=lambda path: repr(path)[:20])
