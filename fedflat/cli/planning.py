@@ -46,8 +46,8 @@ def plan(
     Prints the number of runs, the hours of training and the disk space. The hours are hours of one core, or of the GPU.
     They are computed from the time of one gradient, which this command measures with one thread on random images and
     prints next to the time in paper_tables/costs.csv; on a busy machine, the hours are too high. A cell that several
-    targets need is counted once. Finished runs in the folder of results take no time, nor do runs that are taken from
-    another experiment. Analyses are not counted.
+    targets need is counted once. Finished runs in the store take no time, nor do runs that another cell of the plan
+    trains (`taken`). Analyses are not counted.
 
     \b
     Examples:
