@@ -94,7 +94,9 @@ class Recipe:
     `takes` lists its hyper-parameters; None: all hyper-parameters of its components. If several components have the
     same hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
     Every method takes `swa`, and `schedules` of hyper-parameters that allow them. `costs` are what the author expects.
-    `weighting` are its aggregation weights; None: by samples if all components allow it, else uniform.
+    `weighting` are its aggregation weights; None: by samples if all components allow it, else uniform. `training` has
+    the values of `training` that its paper states, such as {"server_lr": 0.5}: they take precedence over those of an
+    experiment for all methods.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Recipe:
     takes: tuple[str, ...] | None = None
     costs: Costs | None = None
     weighting: Aggregation | None = None
+    training: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Components):

@@ -1,12 +1,16 @@
 """The hooks of components: when they run, what they get, and that the docs describe all of them."""
 
 import inspect
+import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
 
 import fedflat
+from fedflat.bench.code.trusted_code import trust
+from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.methods.base import Component, Correction, Loss, Perturbation, Server
 from fedflat.methods import Components, Recipe
 from tests.places import ROOT
@@ -121,3 +125,49 @@ def test_a_loss_can_evaluate_the_model_at_another_point(backend: str) -> None:
 
     same, plain = (flat(simulated(Components(loss=loss), backend).model) for loss in (Elsewhere, Plain))
     torch.testing.assert_close(same, plain)
+
+
+STATES = """
+from fedflat.methods import Components, Recipe
+
+METHOD = Recipe("stated", "Stated", "a test", Components(), training={"server_lr": 0.5, "weight_decay": 0.01})
+"""
+
+
+def test_a_recipe_states_values_of_training(tmp_path: Path) -> None:
+    file = tmp_path / "stated.py"
+    file.write_text(STATES, encoding="utf-8")
+    trust(file.read_bytes())
+    experiment = {
+        "name": "own",
+        "extends": "quick",
+        "training": {"server_lr": 0.9},
+        "methods": {
+            "fedavg": {},
+            "stated": {"file": str(file)},
+            "over": {"file": str(file), "training": {"server_lr": 0.7}},
+        },
+    }
+    (tmp_path / "own.yaml").write_text(json.dumps(experiment), encoding="utf-8")
+    loaded = load_experiment(str(tmp_path / "own.yaml"))
+    cells = {cell.address.method: cell.runs[0].training for cell in loaded.cells().values()}
+    found = {label: (training.server_lr, training.weight_decay) for label, training in cells.items()}
+    assert found["stated"] == (0.5, 0.01)
+    assert found["over"] == (0.7, 0.01)
+    assert found["fedavg"][0] == 0.9
+    by_command = load_experiment(str(tmp_path / "own.yaml"), {"training.server_lr": 0.3})
+    assert {cell.runs[0].training.server_lr for cell in by_command.cells().values()} == {0.3}
+
+
+def test_simulate_follows_the_recipe_unless_a_value_is_given() -> None:
+    stated = Recipe("stated", "Stated", "a test", Components(), training={"server_lr": 0.5})
+    clients = [(torch.eye(3), torch.tensor([0, 1, 0]))]
+    with torch.random.fork_rng():
+        model = torch.nn.Linear(3, 2, bias=False)
+
+    def moved(method: str | Recipe, **given: float) -> torch.Tensor:
+        result = fedflat.simulate(method, model, clients, rounds=1, local_steps=1, batch_size=3, lr=0.1, **given)
+        return result.global_params[-1] - flat(model)
+
+    torch.testing.assert_close(moved(stated), 0.5 * moved("fedavg"))
+    torch.testing.assert_close(moved(stated, server_lr=1.0), moved("fedavg"))
