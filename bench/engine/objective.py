@@ -250,7 +250,7 @@ class Objective:
         return gradients
 
     def _backward(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        model = Network(self._load(w), None, self.precision, self.layout)
+        model = Network(self._load(w), None, self.precision, self.layout, self._draws)
         others = {name: v.detach().requires_grad_() for name, v in variables.items()}
         with torch.enable_grad():
             loss = value(model, others)
@@ -279,7 +279,7 @@ class Objective:
         module = self._train()
 
         def loss_of(w: Tensor, variables: Variables) -> Tensor:
-            return value(Network(module, self.layout.split(w), self.precision, self.layout), variables)
+            return value(Network(module, self.layout.split(w), self.precision, self.layout, self._draws), variables)
 
         with Im2col() if self.im2col else nullcontext():
             (g, others), loss = grad_and_value(loss_of, argnums=(0, 1))(w, dict(variables))

@@ -212,7 +212,7 @@ class Component(BaseModel):
         """The initial state of the server."""
         return {name: torch.zeros_like(w0) for name in self.server_state}
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """The named tensors that the server sends in addition to the model w^t at the start of round t, from 0.
 
         An override may leave the argument t out.
@@ -320,7 +320,7 @@ class Server(Component):
     server_lr_search: ClassVar[Search | None] = None
     """The search range of its learning rate; None: that of `StepSettings`."""
 
-    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> Tensor:
+    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> Tensor:
         """The model that clients start from in round t, from 0: w^t by default. An override may leave t out."""
         return w
 
