@@ -34,7 +34,8 @@ def compiled(source: bytes, file: Path) -> CodeType:
     tree = ast.parse(source, str(file))
     if not (earlier := use_present_names(tree)):
         return _compiled(source, file)
-    if source not in _reported:
+    is_of_run = (file.parent / "config.json").is_file()  # a copy, which must stay as it is
+    if source not in _reported and not is_of_run:
         _reported.add(source)
         names = sorted(earlier)
         LOGGER.warning(
@@ -82,10 +83,6 @@ def _replaced(statement: ast.stmt, earlier: set[str]) -> Iterator[ast.stmt]:
 
 
 def _is_earlier(module: str) -> bool:
-    """Whether it is a module of FedFlat."""
-    if module.partition(".")[0] not in EARLIER:
-        return False
-    try:
-        return find_spec(f"fedflat.{module}") is not None
-    except ModuleNotFoundError:  # it has no such package
-        return False
+    """Whether it is a module in a package of FedFlat. The names bench and analysis alone are free for users."""
+    top, *below = module.split(".")
+    return top in EARLIER and bool(below) and find_spec(f"fedflat.{top}.{below[0]}") is not None

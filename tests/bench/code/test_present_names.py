@@ -100,6 +100,21 @@ def test_the_current_folder_does_not_change_what_a_file_imports(folder: Path) ->
         refuse_own_imports(file, file.read_bytes(), "method file")
 
 
+def test_the_names_alone_are_free(folder: Path) -> None:
+    """`import bench` is a package of the user; a module that never was in a package of FedFlat is named as it is."""
+    assert _present("import bench, analysis as a") == "import bench, analysis as a"
+    assert _present("from bench import x") == "from bench import x"
+    with pytest.raises(Exception, match=r"No module named 'fedflat\.bench\.methods\.nothere'"):
+        executed(folder / "mine.py", "from bench.methods.nothere import x")
+
+
+def test_the_copy_in_a_run_is_not_to_be_edited(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        executed(folder / "method.py", "from bench.methods.base import unit")
+    assert caplog.messages == []
+
+
 def test_long_expressions_are_compiled(folder: Path) -> None:
     text = "from bench.methods.base import unit\nfound = " + " + ".join(["1"] * 800)
     assert executed(folder / "mine.py", text).found == 800
