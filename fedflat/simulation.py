@@ -27,8 +27,8 @@ from fedflat.bench.input.arguments import Argument, checked, plain_mapping, whol
 from fedflat.bench.input.bounds import MOST, Count, Images, Seed
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.frozen import literals
-from fedflat.bench.methods.base import Method
 from fedflat.bench.methods.catalog import recipe
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Recipe
 from fedflat.bench.models.network import has_buffers
 from fedflat.bench.training.calibration import choose_engine, is_small

@@ -191,7 +191,7 @@ class Objective:
 
     @contextmanager
     def drawing(self, draws: Draws) -> Iterator[None]:
-        """In the block, dropout is active in gradients; each gradient restarts the draws."""
+        """In the block, dropout is active in gradients; each forward pass restarts the draws."""
         if not self._dropouts:
             yield
             return
@@ -210,8 +210,6 @@ class Objective:
         if not self.module.training:
             set_training(self.module, self._frozen)
         self._loaded_buffers = None  # forward passes change them
-        if self._draws is not None:
-            self._draws.restart()
         return self.module
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -291,10 +289,9 @@ class Objective:
 
         Buffers stay as they are, and dropout drops the same numbers as in the gradients of the local step.
         """
-        module = self._train()
-        buffers = {name: b.clone() for name, b in module.named_buffers()}
+        model = Network(self._train(), None, self.precision, self.layout, self._draws)
         with Im2col() if self.im2col else nullcontext():
-            return Network(module, {**self.layout.split(v), **buffers}, self.precision)(x)
+            return model.at(v)(x)
 
     @torch.no_grad()
     def logits(self, w: Tensor, x: Tensor, batch_size: int = 2000) -> Tensor:

@@ -12,8 +12,9 @@ from pydantic.fields import FieldInfo
 
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.methods.base import Component, Method
+from fedflat.bench.methods.base import Component
 from fedflat.bench.methods.marks import Neutral, search_of
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Components
 from fedflat.conformance.checks import NotCheckedError, Subject, far
 from fedflat.conformance.finding import DIFFERENCE, EFFECTS, Finding, Place

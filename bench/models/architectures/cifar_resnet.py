@@ -9,10 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.models.architectures.fcn import Norm
 from fedflat.bench.models.base import ImageShape, MayHaveStatistics, check_size
-
-Norm = Callable[[int], nn.Module]
-"""A normalisation layer for a number of channels."""
 
 
 class CifarResNetChoice(MayHaveStatistics):
