@@ -16,5 +16,5 @@ class _Package(ModuleType):
 
 
 if __name__ == "analysis":  # found in the current folder, that of the repository
-    raise ImportError("this package is fedflat.analysis")
+    raise ImportError("this package is fedflat.analysis; write fedflat.analysis, or fedflat.analyses")
 sys.modules[__name__].__class__ = _Package

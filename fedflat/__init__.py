@@ -47,8 +47,14 @@ _MODULES = {
 }
 
 
+_PUBLIC = ("analyses", "analysis", "datasets", "methods", "models")
+"""Modules with what a user's file imports; `analysis` was the name of a function, see there."""
+
+
 def __getattr__(name: str) -> Any:
     """Import a name of the Python API when it is first used."""
+    if name in _PUBLIC:
+        return import_module(f"fedflat.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'fedflat' has no attribute '{name}'")
     return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""The base classes of data sets and partitions, and what they make."""
+"""What code about data imports, and may rely on: the base classes of data sets and partitions."""
 
 from fedflat.bench.data.dataset import Dataset
 from fedflat.bench.data.partitions.base import Partition

@@ -27,8 +27,8 @@ from fedflat.bench.input.arguments import Argument, checked, plain_mapping, whol
 from fedflat.bench.input.bounds import MOST, Count, Images, Seed
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.frozen import literals
-from fedflat.bench.methods.base import Method
 from fedflat.bench.methods.catalog import recipe
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Recipe
 from fedflat.bench.models.network import has_buffers
 from fedflat.bench.training.calibration import choose_engine, is_small
@@ -99,15 +99,15 @@ def simulate(
     test: Samples | None = None,
     evaluate_every: Count = 1,
     hyperparameters: Hyperparameters | None = None,
-    server_lr: float = 1.0,
-    weight_decay: float = 0.0,
+    server_lr: float | None = None,
+    weight_decay: float | None = None,
     aggregation: Literal["uniform", "samples"] | None = None,
-    lr_decay: float = 1.0,
+    lr_decay: float | None = None,
     lr_schedule: ScheduleRule | None = None,
     server_lr_schedule: ScheduleRule | None = None,
     clip: float | None = None,
     local_momentum: float | None = None,
-    prox_split: bool = False,
+    prox_split: bool | None = None,
     buffers: Buffers = "refuse",
     seed: Seed = 0,
     engine: EngineOrName = "auto",
@@ -140,11 +140,11 @@ def simulate(
       inputs of the same kind as those of the clients.
     - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults. `schedules`: schedules
       over rounds by name, such as {"rho": 0.1, "schedules": {"rho": {"name": "cosine"}}}.
-    - `server_lr`: learning rate of the server.
-    - `weight_decay`: ω in the local step w ← w − η (clip(q) + ω w), where q is the method's direction.
+    - `server_lr`: learning rate of the server. None, as for all such values: that of the method's recipe, else 1.
+    - `weight_decay`: ω in the local step w ← w − η (clip(q) + ω w), where q is the method's direction. None: 0.
     - `aggregation`: weights of the active clients in the mean: by numbers of `samples`, or `uniform`. None: the weights
       that the method defines.
-    - `lr_decay`: factor by which the local learning rate is multiplied after each round.
+    - `lr_decay`: factor by which the local learning rate is multiplied after each round. None: 1.
     - `lr_schedule`, `server_lr_schedule`: schedules over rounds of the local rate, in place of `lr_decay`, and of the
       server's rate, as in `training` of an experiment, such as {"name": "cosine"}. None: constant.
     - `clip`: largest norm of q; longer directions are scaled down to it. None: no clipping.
@@ -183,20 +183,19 @@ def simulate(
     steps = LocalSteps(local_steps, local_epochs, batch_size, work=parse_work(work))
     settings = _settings(engine)
     built = _method(method, hyperparameters)
-    step_settings = StepSettings.parse(
-        {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "lr_schedule": lr_schedule,
-            "server_lr_schedule": server_lr_schedule,
-            "server_lr": server_lr,
-            "weight_decay": weight_decay,
-            "clip": clip,
-            "local_momentum": local_momentum,
-            "prox_split": prox_split,
-            "aggregation": aggregation,
-        }
-    )
+    given = {
+        "lr_decay": lr_decay,
+        "lr_schedule": lr_schedule,
+        "server_lr_schedule": server_lr_schedule,
+        "server_lr": server_lr,
+        "weight_decay": weight_decay,
+        "clip": clip,
+        "local_momentum": local_momentum,
+        "prox_split": prox_split,
+        "aggregation": aggregation,
+    }
+    named = {name: value for name, value in given.items() if value is not None}
+    step_settings = StepSettings.parse({**_recipe(method).training, "lr": lr, **named})
     with _same_threads_afterwards():
         objective = _objective(model, buffers)
         data = _data(objective, clients, partition, seed)
@@ -319,7 +318,11 @@ def _log(news: object) -> None:
 
 def _method(method: str | Recipe, hyperparameters: Mapping[str, Any] | None) -> Method:
     """The method with its hyper-parameters; a `UserError` if there is none, or if a value is wrong."""
-    return (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})
+    return _recipe(method).build(hyperparameters or {})
+
+
+def _recipe(method: str | Recipe) -> Recipe:
+    return recipe(method) if isinstance(method, str) else method
 
 
 def _data(objective: Objective, clients: Any, partition: Mapping[str, Any] | None, seed: int) -> OwnData:

@@ -4,7 +4,6 @@
 again.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from fedflat.analysis.comparison.tuning.tables import of_budget as tables_of_bud
 from fedflat.analysis.comparison.tuning.tables import of_early_stopping
 from fedflat.analysis.comparison.tuning.tables import of_gain as tables_of_gain
 from fedflat.analysis.figures.base import TEXT_WIDTH
-from studies.command import run
+from studies.command import argument, run
 from studies.compositions import searches
 from studies.compositions.evaluation import CompositionResults
 from studies.compositions.figure import draw
@@ -140,4 +139,4 @@ def _named(
 
 
 if __name__ == "__main__":
-    run(lambda: main(sys.argv[1]))
+    run(lambda: main(argument("GRID", "studies.benchmark")))

@@ -41,7 +41,7 @@ def shown(figure: ReportFigure) -> str:
 
 
 def rewrite(document: Path, parts: Mapping[str, PagePart], folder: str) -> None:
-    """Rewrite the parts of a document, by name, and draw their figures; `folder`: as in `Part.markdown`."""
+    """Rewrite the parts of a document, by name, and draw their figures; `folder`: as in `PagePart.markdown`."""
     for name, part in parts.items():
         for figure in part.figures:
             save_picture(figure.figure, document.parent / folder / f"{figure.name}.png", PIXELS, shown(figure))

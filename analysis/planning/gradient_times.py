@@ -129,9 +129,7 @@ class GradientTimes:
         """Seconds of a gradient."""
         if gradient not in self.known:
             if self.device is None:
-                raise UserError(
-                    f"the time of {gradient} is not known: measure it with python -m studies.papers.index --measure"
-                )
+                raise UserError(f"the time of {gradient} is not known, and no device is given to measure it")
             self.known[gradient] = float(f"{1000 * _measure(gradient, self.device):.4g}")  # as in the file
         return self.known[gradient] / 1000
 

@@ -66,12 +66,13 @@ def page(
         tables=tables,
         figures=figures,
         explorer=explorer,
+        alone=None,
     )
 
 
 def table_page(table: Table) -> str:
     """A page with one table."""
-    return _template().render(title=table.layout.title, alone=table)
+    return _template().render(title=table.layout.title, alone=table, explorer=None)
 
 
 def figure_markdown(figure: PageFigure) -> str:
@@ -84,9 +85,10 @@ def figure_markdown(figure: PageFigure) -> str:
 @cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, keep_trailing_newline=True
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
     )
-    environment.filters.update(
-        indexed=escape_html, notes=html_notes, table=html, files=lambda name: ReportPaths().table(name)
-    )
+    environment.filters.update(indexed=escape_html, notes=html_notes, table=html, files=ReportPaths().table)
     return environment.get_template("page.html.j2")

@@ -66,12 +66,6 @@ def place(name: str) -> Path | None:
     return None if first is None or first in _OWN or INSTALLED & set(first.parts) else first
 
 
-def is_of_others(module: str) -> bool:
-    """Whether a module of this name is there that is not FedFlat's own."""
-    first = _first(found(module))
-    return first is not None and not any(first.is_relative_to(folder) for folder in _OWN)
-
-
 def _first(spec: ModuleSpec | None) -> Path | None:
     """The folder of a package, or the file of a module."""
     places = () if spec is None else (*(spec.submodule_search_locations or ()), *filter(None, [spec.origin]))

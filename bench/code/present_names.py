@@ -5,82 +5,84 @@ The file, and so its hash, stays as it is; its imports are replaced when it is c
 
 import ast
 import logging
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
-from fedflat.bench.code.module_places import EARLIER, is_of_others
+from fedflat.bench.code.module_places import EARLIER
 
 LOGGER = logging.getLogger("fedflat.code")
 
-PUBLIC = {
-    "bench.methods": "fedflat.methods",
-    "bench.models": "fedflat.models",
-    "bench.data": "fedflat.datasets",
-    "analysis.analyses": "fedflat.analyses",
+PUBLIC: Mapping[str, str] = {
+    **dict.fromkeys(("bench.methods.base", "bench.methods.marks", "bench.methods.recipe"), "fedflat.methods"),
+    **dict.fromkeys(("bench.models", "bench.models.dropout"), "fedflat.models"),
+    **dict.fromkeys(("analysis.analyses.base", "analysis.analyses.analysed_run"), "fedflat.analyses"),
 }
-"""The modules with the names of a package that users may rely on."""
+"""The modules whose names users may rely on, by the earlier names of modules that had them."""
+
+COMPONENTS = tuple(f"bench.methods.{kind}." for kind in ("perturbations", "corrections", "servers", "losses"))
+"""The begin of the earlier names of modules with components of the catalog, which fedflat.methods has, too."""
 
 _reported: set[bytes] = set()
 
 
 def compiled(source: bytes, file: Path) -> CodeType:
     """The code of a file; a warning, once per process and content, if it has earlier names."""
+    if not any(name.encode() in source for name in EARLIER):
+        return _compiled(source, file)
     tree = ast.parse(source, str(file))
-    earlier = use_present_names(tree)
-    if earlier and source not in _reported:
+    if not (earlier := use_present_names(tree)):
+        return _compiled(source, file)
+    is_of_run = (file.parent / "config.json").is_file()  # a copy, which must stay as it is
+    if source not in _reported and not is_of_run:
         _reported.add(source)
-        write = dict.fromkeys(_public(name) for name in sorted(earlier))
+        names = sorted(earlier)
         LOGGER.warning(
-            f"'{file}' imports {', '.join(sorted(earlier))} by the earlier name, which still works; "
-            f"write {', '.join(write)}"
+            f"'{file}' imports {', '.join(names)} by the earlier name, which still works; "
+            f"write {', '.join(dict.fromkeys(map(_public, names)))}"
         )
-    code: CodeType = compile(tree, str(file), "exec", dont_inherit=True)
+    return _compiled(tree, file)
+
+
+def _compiled(source: bytes | ast.Module, file: Path) -> CodeType:
+    code: CodeType = compile(source, str(file), "exec", dont_inherit=True)
     return code
 
 
 def _public(earlier: str) -> str:
-    return next(
-        (name for package, name in PUBLIC.items() if f"{earlier}.".startswith(f"{package}.")), f"fedflat.{earlier}"
-    )
+    """Where to import from instead."""
+    return "fedflat.methods" if earlier.startswith(COMPONENTS) else PUBLIC.get(earlier, f"fedflat.{earlier}")
 
 
 def use_present_names(tree: ast.Module) -> set[str]:
     """Replace the imports of a module by earlier names, in place; returns these names."""
-    present = _PresentNames()
-    present.visit(tree)
-    return present.earlier
+    earlier: set[str] = set()
+    for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            if isinstance(statements := getattr(node, field, None), list):
+                statements[:] = [new for old in statements for new in _replaced(old, earlier)]
+    return earlier
 
 
-class _PresentNames(ast.NodeTransformer):
-    def __init__(self) -> None:
-        self.earlier: set[str] = set()
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
-        if node.module is not None and not node.level and self._is_earlier(node.module):
-            node.module = f"fedflat.{node.module}"
-        return node
-
-    def visit_Import(self, node: ast.Import) -> ast.AST | list[ast.AST]:
-        names: list[ast.AST] = []
-        for alias in node.names:
-            top = alias.name.partition(".")[0]
-            if self._is_earlier(alias.name):
+def _replaced(statement: ast.stmt, earlier: set[str]) -> Iterator[ast.stmt]:
+    """The statement with present names, which are added to `earlier`; `import bench.x` also binds bench."""
+    yield statement
+    if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+        if _is_earlier(statement.module):
+            earlier.add(statement.module)
+            statement.module = f"fedflat.{statement.module}"
+    elif isinstance(statement, ast.Import):
+        for alias in statement.names:
+            if _is_earlier(alias.name):
+                earlier.add(alias.name)
+                if alias.asname is None:
+                    bound = ast.ImportFrom("fedflat", [ast.alias(alias.name.partition(".")[0])], 0)
+                    yield ast.fix_missing_locations(ast.copy_location(bound, statement))
                 alias.name = f"fedflat.{alias.name}"
-                if alias.asname is None:  # `import bench.x` binds bench
-                    names.append(ast.copy_location(ast.ImportFrom("fedflat", [ast.alias(top)], 0), node))
-        return [node, *map(ast.fix_missing_locations, names)]
-
-    def _is_earlier(self, module: str) -> bool:
-        """Whether it is a module of FedFlat, and none of the user has this name."""
-        if module.partition(".")[0] not in EARLIER or is_of_others(module) or not _is_present(f"fedflat.{module}"):
-            return False
-        self.earlier.add(module)
-        return True
 
 
-def _is_present(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # it has no such package
-        return False
+def _is_earlier(module: str) -> bool:
+    """Whether it is a module in a package of FedFlat. The names bench and analysis alone are free for users."""
+    top, *below = module.split(".")
+    return top in EARLIER and bool(below) and find_spec(f"fedflat.{top}.{below[0]}") is not None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.method import Method
 
 BITS = 32
 """Bits of a number that is sent: models are sent in float32."""

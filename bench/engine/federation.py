@@ -19,8 +19,9 @@ from fedflat.bench.engine.objective import Objective
 from fedflat.bench.engine.row_values import row_values
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.methods.base import Method, ServerRound, norm
+from fedflat.bench.methods.base import ServerRound, norm
 from fedflat.bench.methods.common.buffers import BUFFERS, BufferExchange
+from fedflat.bench.methods.method import Method
 from fedflat.bench.models.buffer_mode import kept_positions
 
 RESERVED = frozenset({"round", "available", "server_lr", "local_steps", "teacher_passes", "diverged"})

@@ -14,7 +14,8 @@ from fedflat.bench.engine.objective import Gradients, Objective
 from fedflat.bench.engine.row_values import STEP, with_later
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.methods.base import ClientRound, Loss, Method, RoundValues
+from fedflat.bench.methods.base import ClientRound, Loss
+from fedflat.bench.methods.method import Method, RoundValues
 from fedflat.bench.models.network import Network, Variables
 from fedflat.bench.numerics.streams import numpy_stream, torch_stream
 

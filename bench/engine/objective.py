@@ -191,7 +191,7 @@ class Objective:
 
     @contextmanager
     def drawing(self, draws: Draws) -> Iterator[None]:
-        """In the block, dropout is active in gradients; each gradient restarts the draws."""
+        """In the block, dropout is active in gradients; each forward pass restarts the draws."""
         if not self._dropouts:
             yield
             return
@@ -210,8 +210,6 @@ class Objective:
         if not self.module.training:
             set_training(self.module, self._frozen)
         self._loaded_buffers = None  # forward passes change them
-        if self._draws is not None:
-            self._draws.restart()
         return self.module
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -250,7 +248,7 @@ class Objective:
         return gradients
 
     def _backward(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        model = Network(self._load(w), None, self.precision, self.layout)
+        model = Network(self._load(w), None, self.precision, self.layout, self._draws)
         others = {name: v.detach().requires_grad_() for name, v in variables.items()}
         with torch.enable_grad():
             loss = value(model, others)
@@ -279,7 +277,7 @@ class Objective:
         module = self._train()
 
         def loss_of(w: Tensor, variables: Variables) -> Tensor:
-            return value(Network(module, self.layout.split(w), self.precision, self.layout), variables)
+            return value(Network(module, self.layout.split(w), self.precision, self.layout, self._draws), variables)
 
         with Im2col() if self.im2col else nullcontext():
             (g, others), loss = grad_and_value(loss_of, argnums=(0, 1))(w, dict(variables))
@@ -291,10 +289,9 @@ class Objective:
 
         Buffers stay as they are, and dropout drops the same numbers as in the gradients of the local step.
         """
-        module = self._train()
-        buffers = {name: b.clone() for name, b in module.named_buffers()}
+        model = Network(self._train(), None, self.precision, self.layout, self._draws)
         with Im2col() if self.im2col else nullcontext():
-            return Network(module, {**self.layout.split(v), **buffers}, self.precision)(x)
+            return model.at(v)(x)
 
     @torch.no_grad()
     def logits(self, w: Tensor, x: Tensor, batch_size: int = 2000) -> Tensor:

@@ -20,7 +20,7 @@ from fedflat.bench.engine.own_inputs import Inputs, check_like_first, dtype_name
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.input.arguments import Argument, shown
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.method import Method
 from fedflat.bench.models.user_model import trained_parameters, unusual
 from fedflat.bench.numerics.streams import numpy_stream
 

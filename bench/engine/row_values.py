@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from fedflat.bench.engine.step_settings import StepSettings
-from fedflat.bench.methods.base import Component, Method, RoundValues
+from fedflat.bench.methods.base import Component
 from fedflat.bench.methods.marks import search_of
+from fedflat.bench.methods.method import Method, RoundValues
 
 STEP = "step"
 """The slot of the local step's settings in these values."""

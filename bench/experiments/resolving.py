@@ -24,17 +24,18 @@ Then the configuration of one cell (`CELL_LAYERS`):
 
 6. `_sections`: the sections of the part, with one partition and participation of its grid, and what the part's
    `evaluation_where` has for this participation
-7. `_released_code`: switches, training and sampling of the released code, for `variant: released`
-8. `_method_entry`: the method's entry: `hyperparameters` and `training`
-9. `_where`: the entry's `where` for this partition, then for this setting
-10. `_released_faults`: faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
-11. `_smoke_scale`: data set, model and what they require, and SWA's start and cycle, for `scale: smoke`
-12. `_command_line`: the values of the command line, which layers 5 to 11 may have replaced
-13. `_sweep`: the value of this cell, where a list gives several; a more specific value than the list is an error
+7. `_recipe`: `training` of the recipe of a method in a file
+8. `_released_code`: switches, training and sampling of the released code, for `variant: released`
+9. `_method_entry`: the method's entry: `hyperparameters` and `training`
+10. `_where`: the entry's `where` for this partition, then for this setting
+11. `_released_faults`: faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
+12. `_smoke_scale`: data set, model and what they require, and SWA's start and cycle, for `scale: smoke`
+13. `_command_line`: the values of the command line, which layers 5 to 12 may have replaced
+14. `_sweep`: the value of this cell, where a list gives several; a more specific value than the list is an error
 
 At last `RunConfig` fills in what no layer gives, from the values of all layers:
 
-14. hyper-parameters by the components' defaults, `swa.start` by three quarters of the rounds, `aggregation` by the
+15. hyper-parameters by the components' defaults, `swa.start` by three quarters of the rounds, `aggregation` by the
     method's own weights, hashes of user-defined files, and every other field by its default
 """
 
@@ -285,6 +286,10 @@ def _sections(_: Data, inputs: CellInputs) -> Data:
     }
 
 
+def _recipe(config: Data, inputs: CellInputs) -> Data:
+    return _with_method(config, {}, inputs.entry.choice(inputs.label).recipe.training)
+
+
 def _released_code(config: Data, inputs: CellInputs) -> Data:
     if (release := inputs.release) is None:
         return config
@@ -343,6 +348,7 @@ def _sweep(config: Data, inputs: CellInputs) -> Data:
 
 CELL_LAYERS: tuple[Callable[[Data, CellInputs], Data], ...] = (
     _sections,
+    _recipe,
     _released_code,
     _method_entry,
     _where,

@@ -4,7 +4,6 @@ from fedflat.bench.methods.base import (
     ClientRound,
     Correction,
     Loss,
-    Method,
     Perturbation,
     Server,
     ServerRound,
@@ -13,6 +12,7 @@ from fedflat.bench.methods.base import (
 )
 from fedflat.bench.methods.catalog import CATALOG, recipe
 from fedflat.bench.methods.compose import compose
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Components, Recipe
 
 __all__ = [

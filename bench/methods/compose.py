@@ -49,7 +49,10 @@ def combine(own: Recipe, chosen: Mapping[str, str]) -> Recipe:
         )
     names = " + ".join(dict.fromkeys(added.values()))
     title = f"{own.title} + {names}"
-    return Recipe(f"{own.name} + {names}", title, own.citation, _with(own.components, added)) if added else own
+    if not added:
+        return own
+    components = _with(own.components, added)
+    return Recipe(f"{own.name} + {names}", title, own.citation, components, training=own.training)
 
 
 def _with(components: Components, chosen: Mapping[str, str]) -> Components:

@@ -12,10 +12,11 @@ from pydantic.fields import FieldInfo
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.field_words import described, field_at
 from fedflat.bench.input.frozen import as_in_yaml, check_bools, kinds, message_of
-from fedflat.bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
+from fedflat.bench.methods.base import Aggregation, Component, Correction, Loss, Perturbation, Server
 from fedflat.bench.methods.corrections.none import NoCorrection
 from fedflat.bench.methods.losses.cross_entropy import CrossEntropy
 from fedflat.bench.methods.marks import DropsOtherComponents, Scheduled, Shared, has_mark
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.perturbations.none import NoPerturbation
 from fedflat.bench.methods.schedules import parse_schedule
 from fedflat.bench.methods.schedules.base import Schedule
@@ -94,7 +95,9 @@ class Recipe:
     `takes` lists its hyper-parameters; None: all hyper-parameters of its components. If several components have the
     same hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
     Every method takes `swa`, and `schedules` of hyper-parameters that allow them. `costs` are what the author expects.
-    `weighting` are its aggregation weights; None: by samples if all components allow it, else uniform.
+    `weighting` are its aggregation weights; None: by samples if all components allow it, else uniform. `training` has
+    the values of `training` that its paper states, such as {"server_lr": 0.5}: they take precedence over those of an
+    experiment for all methods.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Recipe:
     takes: tuple[str, ...] | None = None
     costs: Costs | None = None
     weighting: Aggregation | None = None
+    training: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Components):

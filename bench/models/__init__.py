@@ -36,7 +36,9 @@ def parse_model(model: Any) -> ModelChoice:
     name = fields["name"]
     if not isinstance(name, str) or name not in MODELS:
         if name not in classifiers():
-            raise unknown("model", name, MODELS)
+            raise unknown("model", str(name), [*MODELS, *classifiers()])
+        if "arch" in fields:
+            raise UserError(f"model {name}: arch = {fields['arch']} (allowed: only with name: torchvision)")
         fields, name = {**fields, "name": "torchvision", "arch": name}, "torchvision"
     return MODELS[name].parse(fields, where=f"model {name}")
 

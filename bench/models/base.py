@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from fedflat.bench.host.memory import available_memory
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
-from fedflat.bench.models.buffer_mode import BufferMode
+from fedflat.bench.models.buffer_mode import BufferMode, GivenModeOrNone
 
 VECTORS = 3
 """The fewest vectors of all parameters in training: the weights, the model that is broadcast, and a gradient."""
@@ -96,6 +97,32 @@ class NamedModel(ModelChoice):
         """The name with these options."""
         listed = ", ".join(f"{key}={_in_words(value)}" for key, value in options.items())
         return f"{cls.registered_name()}({listed})" if listed else cls.registered_name()
+
+
+class MayHaveStatistics(NamedModel):
+    """A model whose options decide whether it has BatchNorm."""
+
+    small: ClassVar[bool] = False
+    buffers: GivenModeOrNone = Field(
+        default=None,
+        description="statistics of BatchNorm: average (sent and averaged like parameters), local (each client keeps "
+        "its own), or {local: [PATTERN, ...]}; null: average, if the model has any",
+    )
+
+    @property
+    @abstractmethod
+    def has_statistics(self) -> bool:
+        """Whether the model has buffers."""
+
+    @property
+    def buffer_mode(self) -> BufferMode | None:
+        """The field `buffers`, or its default."""
+        return self.buffers or ("average" if self.has_statistics else None)
+
+    def check_buffers(self) -> None:
+        """A `UserError` if `buffers` are given for a model without any."""
+        if self.buffers is not None and not self.has_statistics:
+            raise UserError(f"model {self.label} has no buffers (allowed: buffers: null)")
 
 
 def _in_words(value: object) -> str:

@@ -13,7 +13,7 @@ class Draws(Protocol):
     """The source of random numbers for the dropout layers of a model, one layer after the other."""
 
     def restart(self) -> None:
-        """Runs before each gradient: from now on, `uniform` gives the same numbers again."""
+        """Runs before each forward pass: from now on, `uniform` gives the same numbers again."""
         ...
 
     def uniform(self, x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from fedflat.bench.data.label_maps import IGNORED, has_label_maps
 from fedflat.bench.input.errors import UserError, first_few
+from fedflat.bench.models.dropout import Draws
 from fedflat.bench.models.frozen_parts import frozen_parts, trained_buffers
 from fedflat.bench.numerics.flat import FlatLayout
 from fedflat.bench.numerics.precision import Precision, autocast
@@ -24,18 +25,23 @@ class Network:
     precision: Precision = "fp32"
     layout: FlatLayout | None = None
     """The places of the parameters in the flat vector; None only where no loss needs them."""
+    draws: Draws | None = None
+    """Random numbers of dropout, the same in each forward pass."""
 
     def at(self, w: Tensor) -> "Network":
-        """The same network with the parameters of another flat vector w `[P]`."""
+        """The same network with the parameters of another flat vector w `[P]`, which leaves buffers as they are."""
         if self.layout is None:
             raise UserError("this network has no layout of its parameters")
-        return replace(self, parameters=self.layout.split(w))
+        buffers = {name: b.clone() for name, b in self.module.named_buffers()}
+        return replace(self, parameters={**self.layout.split(w), **buffers})
 
     def __call__(self, x: Tensor) -> Tensor:
         """Class scores `[B, C]` of inputs x `[B, ...]`, in the number format of x, whatever the precision is.
 
         Of whole numbers, such as token ids: in float32 at least.
         """
+        if self.draws is not None:
+            self.draws.restart()
         with autocast(self.precision, x.device):
             scores: Tensor = (
                 self.module(x) if self.parameters is None else functional_call(self.module, dict(self.parameters), (x,))

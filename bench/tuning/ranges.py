@@ -5,8 +5,8 @@ from typing import Any
 
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.experiments.sections.method_choice import MethodConfig
-from fedflat.bench.methods.base import Method
 from fedflat.bench.methods.marks import Search, search_of
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Recipe
 from fedflat.bench.methods.swa import SWA
 

@@ -20,9 +20,10 @@ from fedflat.bench.engine.local import LocalResult, LocalWork
 from fedflat.bench.engine.method_costs import example_values, measured_costs
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import explain
-from fedflat.bench.methods.base import CannotBatchError, Component, Method
+from fedflat.bench.methods.base import CannotBatchError, Component
 from fedflat.bench.methods.compose import SLOTS
 from fedflat.bench.methods.marks import Neutral, Radius, has_mark
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.perturbations.none import NoPerturbation
 from fedflat.bench.methods.recipe import Components, Recipe
 from fedflat.conformance.finding import (

@@ -12,8 +12,9 @@ from pydantic.fields import FieldInfo
 
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.base import Component
 from fedflat.bench.methods.marks import Neutral, search_of
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Components
 from fedflat.conformance.checks import NotCheckedError, Subject, far
 from fedflat.conformance.finding import DIFFERENCE, EFFECTS, Finding, Place
@@ -43,7 +44,11 @@ def effects(subject: Subject, watch: Watch, reference: Sequence[FederationState]
         raise NotCheckedError(f"{'; '.join(unclear)}; choose other values next to it with --set NAME=VALUE")
 
 
-def difference(subject: Subject) -> Iterator[Finding]:
+_CHANGES_NO_MODEL = ("also_evaluated", "upload_bits", "download_bits")
+"""Hooks with which a method differs from others whose models it has."""
+
+
+def difference(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Finding]:
     """A method that computes what FedAvg does, or what it does without one of its own components, bit for bit.
 
     Values of zero may switch a component off, so the method is tried with others, too.
@@ -51,16 +56,26 @@ def difference(subject: Subject) -> Iterator[Finding]:
     plain = Components().by_slot()
     if not any(type(part) is not plain[slot] for slot, part in subject.method.by_slot().items()):
         raise NotCheckedError("the method is FedAvg")
-    places = [
-        [name for name, other in _changes(method) if _has_same_models(method, other)]
-        for method in (subject.method, subject.recipe.build(_nowhere_zero(subject)))
-    ]
-    for name in [name for name in places[0] if name in places[1]][:1]:
+    own = {name for part in subject.method for name in _CHANGES_NO_MODEL if _is_overridden(part, name)}
+    if own:
+        raise NotCheckedError(f"{', '.join(sorted(own))} changes no model that is trained")
+    same = [name for name, other in _changes(subject.method) if _has_models(other, reference)]
+    if not same:
+        return
+    nonzero = subject.recipe.build(_nowhere_zero(subject))
+    states = TrialRun(nonzero).states()
+    same = [name for name, other in _changes(nonzero) if name in same and _has_models(other, states)]
+    if same:
         yield Finding(
-            DIFFERENCE, Place(subject.sources.main), f"other models than those of {name}",
+            DIFFERENCE, Place(subject.sources.main), f"other models than those of {same[0]}",
             "the same bits in all rounds",
             "correct the component, or remove it; or choose values with which it matters, with --set NAME=VALUE",
         )  # fmt: skip
+
+
+def _is_overridden(component: Component, name: str) -> bool:
+    kind = next(base for base in type(component).__mro__ if not is_of_user(base))
+    return getattr(type(component), name, None) is not getattr(kind, name, None)
 
 
 def _changes(method: Method) -> Iterator[tuple[str, Method]]:
@@ -74,10 +89,9 @@ def _changes(method: Method) -> Iterator[tuple[str, Method]]:
             yield f"the method without its {slot} '{parts[slot].name}'", without
 
 
-def _has_same_models(method: Method, other: Method) -> bool:
+def _has_models(method: Method, states: Sequence[FederationState]) -> bool:
     try:
-        pairs = zip(TrialRun(method).states(), TrialRun(other).states(), strict=True)
-        return all(torch.equal(one.w, another.w) for one, another in pairs)
+        return all(torch.equal(one.w, other.w) for one, other in zip(TrialRun(method).states(), states, strict=True))
     except (Exception, SystemExit):  # the other components need what is left out
         return False
 

@@ -2,7 +2,8 @@
 
 import difflib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from fedflat.bench.methods.base import Component, Correction, Loss, Perturbation, Server
 from fedflat.conformance.checks import Subject
@@ -20,50 +21,40 @@ def hooks(subject: Subject) -> Iterator[Finding]:
     for cls in own_classes(subject.method):
         if not is_of_user(cls):
             continue
-        kind = next(kind for kind in KINDS if issubclass(cls, kind))
+        kinds = tuple(kind for kind in KINDS if issubclass(cls, kind)) or KINDS  # of a class for several components
         for name, value in vars(cls).items():
-            if name.startswith("_") or name in cls.model_fields:
+            if name.startswith("_") or name in cls.model_fields or isinstance(value, property | cached_property):
                 continue
-            if inspect.isfunction(value):
-                yield from _of_function(subject, kind, name, used)
-            elif not callable(value) and not isinstance(value, property | classmethod | staticmethod):
-                yield from _of_variable(subject, kind, name, used)
+            if any(hasattr(kind, name) or name in _variables(kind) for kind in kinds):
+                yield from _order(subject, cls, kinds, name)
+            elif name not in used:
+                yield from _unknown(subject, kinds, name, is_hook=callable(value) or isinstance(value, _WRAPPED))
 
 
-def _of_function(subject: Subject, kind: type[Component], name: str, used: set[str]) -> Iterator[Finding]:
-    if hasattr(kind, name):
-        yield from _order(subject, kind, name)
-        return
-    if name in used:  # a function of the author's own
-        return
-    place = subject.sources.of_function(name)
-    if others := [other.__name__ for other in KINDS if hasattr(other, name)]:
+_WRAPPED = (staticmethod, classmethod)
+
+
+def _unknown(subject: Subject, kinds: Sequence[type[Component]], name: str, *, is_hook: bool) -> Iterator[Finding]:
+    """A name that nothing uses, if another kind of component has it, or if it is almost one of this kind."""
+    names, what = (_hooks, "hook") if is_hook else (_variables, "class variable")
+    place = subject.sources.of_function(name) if is_hook else subject.sources.of_variable(name)
+    own, unused = " or ".join(kind.__name__ for kind in kinds), "calls" if is_hook else "reads"
+    if others := [kind.__name__ for kind in KINDS if name in names(kind)]:
         yield Finding(
-            HOOKS, place, f"hooks of {kind.__name__}", f"{name}, a hook of {others[0]}, which nothing calls here",
+            HOOKS, place, f"{what}s of {own}", f"{name}, a {what} of {others[0]}, which nothing {unused} here",
             f"move it to a {others[0]}, or rename it",
         )  # fmt: skip
-    elif alike := difflib.get_close_matches(name, _hooks(kind), 1, ALIKE):
-        yield Finding(
-            HOOKS, place, f"the hook {alike[0]}", f"{name}, which nothing calls", f"name it {alike[0]}",
-        )  # fmt: skip
+    elif alike := difflib.get_close_matches(name, [one for kind in kinds for one in names(kind)], 1, ALIKE):
+        yield Finding(HOOKS, place, f"the {what} {alike[0]}", f"{name}, which nothing {unused}", f"name it {alike[0]}")
 
 
-def _of_variable(subject: Subject, kind: type[Component], name: str, used: set[str]) -> Iterator[Finding]:
-    if hasattr(kind, name) or name in used or name in _variables(kind):
-        return
-    if alike := difflib.get_close_matches(name, _variables(kind), 1, ALIKE):
-        yield Finding(
-            HOOKS, subject.sources.of_variable(name), f"the class variable {alike[0]}", f"{name}, which nothing reads",
-            f"name it {alike[0]}",
-        )  # fmt: skip
-
-
-def _order(subject: Subject, kind: type[Component], name: str) -> Iterator[Finding]:
+def _order(subject: Subject, cls: type[Component], kinds: Sequence[type[Component]], name: str) -> Iterator[Finding]:
     """Arguments that have the names of the hook's, but not its order: each would get another one's value."""
-    [cls] = [type(component) for component in subject.method if isinstance(component, kind)]
-    given, expected = (list(inspect.signature(getattr(one, name)).parameters)[1:] for one in (cls, kind))
-    moved = [one for one in given if one in expected and given.index(one) != expected.index(one)]
-    if moved:
+    if not inspect.isfunction(vars(cls)[name]):
+        return
+    base = next(kind for kind in kinds if hasattr(kind, name))
+    given, expected = (list(inspect.signature(getattr(one, name)).parameters)[1:] for one in (cls, base))
+    if any(one in expected and given.index(one) != expected.index(one) for one in given):
         yield Finding(
             HOOKS, subject.sources.of_function(name), f"{name}({', '.join(['self', *expected])})",
             f"{name}({', '.join(['self', *given])})", "give the arguments in this order: they are passed by position",
@@ -71,17 +62,14 @@ def _order(subject: Subject, kind: type[Component], name: str) -> Iterator[Findi
 
 
 def _hooks(kind: type[Component]) -> list[str]:
-    return [name for name, _ in inspect.getmembers(kind, inspect.isfunction) if _is_ours(kind, name)]
+    functions = (name for name, _ in inspect.getmembers(kind, inspect.isfunction) if _is_public(name))
+    return [name for name in functions if any(name in vars(cls) for cls in (kind, Component))]
 
 
 def _variables(kind: type[Component]) -> list[str]:
     return [name for name in inspect.get_annotations(kind) | inspect.get_annotations(Component) if _is_public(name)]
 
 
-def _is_ours(kind: type[Component], name: str) -> bool:
-    """Whether a function is one of FedFlat's, and not pydantic's."""
-    return _is_public(name) and any(name in vars(cls) for cls in (kind, Component))
-
-
 def _is_public(name: str) -> bool:
+    """Whether a name is one of FedFlat's, and not pydantic's."""
     return not name.startswith(("_", "model_"))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedflat.bench.input.content import short_hash
-from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.method import Method
 from fedflat.conformance.sources import is_of_user, own_classes
 
 

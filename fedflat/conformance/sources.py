@@ -10,7 +10,8 @@ from types import FrameType
 from typing import Any
 
 from fedflat.bench.code.user_code import line_of
-from fedflat.bench.methods.base import Component, Method
+from fedflat.bench.methods.base import Component
+from fedflat.bench.methods.method import Method
 from fedflat.conformance.finding import Place
 
 _BASE = "fedflat.bench.methods.base"

@@ -142,7 +142,7 @@ class _Suite:
                 if self._may_go_on((HOOKS,), (EFFECTS, DIFFERENCE)):
                     self._apply(EFFECTS, effects, self._watch, reference)
                     if self._may_go_on((EFFECTS,), (DIFFERENCE,)):
-                        self._apply(DIFFERENCE, difference)
+                        self._apply(DIFFERENCE, difference, reference)
         return report
 
     def _found(self, *names: str) -> list[str]:

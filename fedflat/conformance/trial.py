@@ -17,7 +17,7 @@ from fedflat.bench.engine.federation import Federation, FederationState
 from fedflat.bench.engine.local import LocalResult, LocalWork, Probe
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.engine.step_settings import StepSettings
-from fedflat.bench.methods.base import Method
+from fedflat.bench.methods.method import Method
 
 SIZES = (7, 10, 15, 19)
 """The clients' numbers of samples; with mini-batches of 5, they take two to four steps, the last ones shorter."""

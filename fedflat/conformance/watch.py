@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from fedflat.bench.methods.base import ClientRound, Component, Method, ServerRound
+from fedflat.bench.methods.base import ClientRound, Component, ServerRound
+from fedflat.bench.methods.method import Method
 from fedflat.conformance.finding import EDITS, FINITE, RANDOM, SHAPES, Finding, Place
 from fedflat.conformance.sources import Sources
 

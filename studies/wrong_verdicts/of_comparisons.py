@@ -6,7 +6,6 @@ from their runs.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -31,7 +30,7 @@ from fedflat.analysis.comparison.statistics.verdicts import (
 from fedflat.analysis.measures.paired import CONFIDENCE, interval, sign_flip
 from fedflat.bench.experiments.address import Setting
 from fedflat.bench.files.text_table import markdown
-from studies.command import run
+from studies.command import argument, run
 from studies.marked_text import rewrite_part
 from studies.places import DOCS
 
@@ -309,4 +308,4 @@ def main(grid: str, document: Path = DOCUMENT, draws: int = DRAWS) -> None:
 
 
 if __name__ == "__main__":
-    run(lambda: main(sys.argv[1]))
+    run(lambda: main(argument("GRID", "studies.wrong_verdicts.of_comparisons")))

@@ -25,7 +25,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 import torch
 from pydantic import Field, PrivateAttr
-from fedflat.bench.methods.base import Correction, Loss, Perturbation, Server, norm, unit
+from fedflat.bench.methods.base import Component, Correction, Loss, Perturbation, Server, norm, unit
 from fedflat.bench.methods.marks import Neutral, Radius
 from fedflat.bench.methods.recipe import Components, Costs, Recipe
 from fedflat.bench.models.network import cross_entropy
@@ -105,7 +105,7 @@ def source(body: str, *edits: tuple[str, str], costs: str = "None") -> str:
     for old, new in edits:
         assert old in body
         body = body.replace(old, new)
-    [slot] = re.findall(r"class Planted\((\w+)\)", body)
+    [slot] = re.findall(r"class Planted\((?:\w+, )?(\w+)\)", body)
     components = f"Components({slot.lower()}=Planted)"
     return f'{HEAD}{body}\n\nMETHOD = Recipe("planted", "Planted", "a test", {components}, costs={costs})\n'
 

@@ -127,6 +127,47 @@ def test_a_descending_perturbation_may_be_meant(checked):
     assert checked(source(SAM, *edits))[0].findings == []
 
 
+MIXIN = """
+class Remembers(Component):
+    client_state = ("memory",)
+
+    def finish(self, w, client):
+        client.state["memory"] = w - client.w_global
+
+
+class Planted(Remembers, Correction):
+    name = "planted"
+
+    def direction(self, g, w, client):
+        return g + 0.1 * client.state["memory"]
+"""
+AVERAGE = """
+class Planted(Server):
+    name = "planted"
+    server_state = ("mean",)
+
+    def step(self, server):
+        return server.w + server.server_lr * server.mean_update
+
+    def after_step(self, w, server):
+        server.state["mean"] = 0.5 * server.state["mean"] + 0.5 * w
+
+    def also_evaluated(self, state):
+        return {"mean": state["mean"]}
+"""
+
+
+@pytest.mark.parametrize("body", [MIXIN, AVERAGE])
+def test_classes_for_several_components_and_further_models_are_no_faults(body, checked):
+    assert checked(source(body))[0].findings == []
+
+
+def test_a_class_variable_of_another_component_is_found(checked):
+    text = source(SAM, ('name = "planted"', 'name = "planted"\n    needs_client_state: ClassVar[tuple[str, ...]] = ()'))
+    [finding] = checked(text)[0].findings
+    assert "needs_client_state, a class variable of Server, which nothing reads here" in str(finding)
+
+
 def test_a_factor_that_is_zero_hides_no_hyperparameter(checked):
     """A weight that is zero unless it is given, and what it weighs."""
     text = source(

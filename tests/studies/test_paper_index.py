@@ -155,7 +155,7 @@ def test_measured_times_are_read_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_times_that_are_not_there_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"the time of Gradient.*cnn_gn.*python -m studies.papers.index --measure"):
+    with pytest.raises(UserError, match=r"the time of Gradient.*cnn_gn.*is not known"):
         GradientTimes("here", "today")(SMALL)
     file = tmp_path / "costs.csv"
     for text in ("", "model,batch\nlenet,2\n", COSTS.read_text(encoding="utf-8").replace(",3,", ",three,")):

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from fedflat.bench.engine.backends.rows import Rows, stack, to_device
 from fedflat.bench.engine.local import AUGMENTATION, AUGMENTATION_OF_PASS, LocalTraining, LocalWork
 from fedflat.bench.engine.objective import dropout_shapes
-from fedflat.bench.methods.base import CannotBatchError, RoundValues
+from fedflat.bench.methods.base import CannotBatchError
+from fedflat.bench.methods.method import RoundValues
 from fedflat.bench.models.dropout import KeyedDraws
 from fedflat.bench.numerics.streams import torch_seed
 

@@ -13,9 +13,9 @@ from fedflat.bench.input.content import code_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.field_words import FilledIn
 from fedflat.bench.input.frozen import Frozen
-from fedflat.bench.methods.base import Method
 from fedflat.bench.methods.catalog import recipe
 from fedflat.bench.methods.compose import SLOTS, combine, compose
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Recipe
 from fedflat.bench.methods.user_file import KIND, recipe_from_file
 

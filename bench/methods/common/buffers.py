@@ -52,7 +52,7 @@ class BufferExchange(Component):
         """The initial buffers."""
         return {BUFFERS: self.initial.clone()}
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """The entries of b^t that are sent."""
         return {BUFFERS: state[BUFFERS][self._sent]} if len(self._sent) else {}
 

@@ -19,7 +19,7 @@ class UsesLastUpdate(Component):
         default="K", description="A = −Δ/K as printed, or −Δ/(K η_t), which has the unit of a gradient"
     )
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """A."""
         return {"A": state["A"]}
 

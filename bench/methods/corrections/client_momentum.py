@@ -24,7 +24,7 @@ class ClientMomentum(Correction):
         ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs D", examples=[0.1]
     )
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """D, under the name `direction`."""
         return {"direction": state["D"]}
 

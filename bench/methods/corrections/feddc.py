@@ -30,7 +30,7 @@ class DriftCorrection(DynamicRegulariser):
         default="accumulated", description="c_i accumulates as in SCAFFOLD, or consists of the last update only"
     )
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """c, under the name `control`."""
         return {"control": state["c"]}
 

@@ -25,7 +25,7 @@ class ServerMomentumMimic(Correction):
         ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs s", examples=[0.1]
     )
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """s, under the name `momentum`."""
         return {"momentum": state["s_mime"]}
 

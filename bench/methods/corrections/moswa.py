@@ -50,7 +50,7 @@ class ForgettingControl(FallingRate):
         """Whether c_i⁺ is the gradient over all data."""
         return self.control == "gradient"
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """m, under the name `control`."""
         return {"control": state["m_control"]}
 

@@ -27,7 +27,7 @@ class ControlVariates(Correction):
         default=1.0, ge=0, description="weight of c − c_i in the step"
     )
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """c, under the name `control`."""
         return {"control": state["c"]}
 

@@ -58,7 +58,7 @@ class WeightedMomentum(Correction):
         """D = c = 0, and α."""
         return {**super().start_server(w0), "alpha": w0.new_full((), self.alpha)}
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """D, under the name `direction`; c, under the name `control`; and α."""
         return {"direction": state["D"], "control": state["c"], "alpha": state["alpha"]}
 

@@ -44,7 +44,7 @@ class TrajectoryTeacher(Loss):
         """α e + (1−α) w, and exactly w for e = w."""
         return torch.lerp(w, e, self.ema_decay)
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """e^t."""
         return {"e": self.trajectory(w, state["e"])}
 

@@ -60,7 +60,7 @@ class GF(Perturbation):
         """w^{t−1} = w^0, and an empty window."""
         return {"w_previous": w0.clone(), "indicators": w0.new_zeros(0)}
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """v and c; nothing before the first server step."""
         if len(state["indicators"]) == 0:
             return {}

@@ -45,7 +45,7 @@ class LESAM(Perturbation):
         """w^{t−1} = w^0, if the server sends u; so u = 0 at first."""
         return {} if self.estimate == "published" else {"w_before": w0.clone()}
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """u = w^t − w^{t−1}, if the estimate is as released."""
         return {} if self.estimate == "published" else {"last_step": w - state["w_before"]}
 

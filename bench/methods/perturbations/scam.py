@@ -54,7 +54,7 @@ class PilotSAM(Perturbation):
     )
     pilot_batches: Count = Field(default=3, description="B, the number of mini-batches at w^t")
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """u, under the name `last_direction`."""
         return {"last_direction": state["u"]}
 

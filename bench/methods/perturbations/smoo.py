@@ -33,7 +33,7 @@ class SMOO(Perturbation):
         default=True, strict=True, description="use the dynamic regulariser; false: q = g, and the server is FedAvg's"
     )
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """The common perturbation s."""
         return {"s": state["s"]}
 

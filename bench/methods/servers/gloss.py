@@ -73,7 +73,7 @@ class GlobalAscent(Server):
         """s_t in place of ρ_g, if there is a warm-up."""
         return {"rho_g": self.radius(t)} if self.warmup > 1 else {}
 
-    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> Tensor:
+    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> Tensor:
         """a^t."""
         return w - along(state["last_update"], self.rho_g)
 

@@ -25,7 +25,7 @@ class LookAhead(Server):
         ge=0, lt=1, description="momentum, and length of the look-ahead", examples=[0.85]
     )
 
-    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> Tensor:
+    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> Tensor:
         """a^t."""
         return w + self.beta * state["m"]
 

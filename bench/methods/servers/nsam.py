@@ -32,11 +32,11 @@ class NesterovServer(LookAhead):
         default="accumulated", description="m sums up all updates, or is a multiple of the last one"
     )
 
-    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> Tensor:
+    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> Tensor:
         """w^t + βm, or w^t."""
         return super().broadcast_model(w, state, t) if self.ascent == "gradient" else w
 
-    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int) -> dict[str, Tensor]:
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor], t: int = 0) -> dict[str, Tensor]:
         """m, if clients ascend along it."""
         return {} if self.ascent == "gradient" else {"momentum": state["m"]}
 

@@ -1,44 +1,39 @@
 """Residual networks for 32×32 images that other federated benchmarks use: ResNet-20 and WRN-16-4."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.models.base import ImageShape, NamedModel, check_size
-from fedflat.bench.models.buffer_mode import BufferMode, GivenModeOrNone
-
-Norm = Callable[[int], nn.Module]
-"""A normalisation layer for a number of channels."""
+from fedflat.bench.models.architectures.fcn import Norm
+from fedflat.bench.models.base import ImageShape, MayHaveStatistics, check_size
 
 
-class CifarResNetChoice(NamedModel):
+class CifarResNetChoice(MayHaveStatistics):
     """Normalisation by groups, or by the batch, whose statistics are `buffers`."""
 
-    small: ClassVar[bool] = False
     norm: Literal["group", "batch"] = Field(default="group", description="GroupNorm or BatchNorm")
-    groups: Literal[1, 2, 4, 8, 16] = Field(default=2, description="groups of every GroupNorm")
-    buffers: GivenModeOrNone = Field(
-        default=None,
-        description="statistics of BatchNorm: average (sent and averaged like parameters), local (each client keeps "
-        "its own), or {local: [PATTERN, ...]}; null: average, with norm: batch",
+    groups: Literal[1, 2, 4, 8, 16] | None = Field(
+        default=None, examples=[4], description="groups of every GroupNorm; null: 2"
     )
 
     @property
-    def buffer_mode(self) -> BufferMode | None:
-        """The field `buffers`, or its default."""
-        return self.buffers or ("average" if self.norm == "batch" else None)
+    def has_statistics(self) -> bool:
+        """Whether it has BatchNorm."""
+        return self.norm == "batch"
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """A module for images of at least 4×4 pixels."""
         check_size(self.label, image_shape, 4)
-        if self.norm == "group" and self.buffers is not None:
-            raise UserError(f"model {self.label} has no buffers (allowed: norm: batch, or no buffers)")
-        norm: Norm = nn.BatchNorm2d if self.norm == "batch" else lambda channels: nn.GroupNorm(self.groups, channels)
+        self.check_buffers()
+        if self.norm == "batch" and self.groups is not None:
+            raise UserError(f"model {self.label} has no groups (allowed: norm: group, or groups: null)")
+        groups = self.groups or 2
+        norm: Norm = nn.BatchNorm2d if self.norm == "batch" else lambda channels: nn.GroupNorm(groups, channels)
         module = self.network(image_shape[0], classes, norm)
         for layer in module.modules():
             if isinstance(layer, nn.Conv2d):
@@ -60,14 +55,8 @@ class ResNet20Choice(CifarResNetChoice):
 
     def network(self, channels: int, classes: int, norm: Norm) -> nn.Module:
         """See above."""
-        widths = (16, 32, 64)
-        layers: list[nn.Module] = [_convolution(channels, widths[0]), norm(widths[0]), nn.ReLU()]
-        inputs = widths[0]
-        for stage, width in enumerate(widths):
-            for k in range(3):
-                layers.append(BasicBlock(inputs, width, 2 if stage > 0 and k == 0 else 1, norm))
-                inputs = width
-        return nn.Sequential(*layers, *_head(inputs, classes))
+        stages = _stages(BasicBlock, (16, 32, 64), 3, norm)
+        return nn.Sequential(_convolution(channels, 16), norm(16), nn.ReLU(), *stages, *_head(64, classes))
 
 
 class WRN16x4Choice(CifarResNetChoice):
@@ -80,13 +69,8 @@ class WRN16x4Choice(CifarResNetChoice):
 
     def network(self, channels: int, classes: int, norm: Norm) -> nn.Module:
         """See above."""
-        layers: list[nn.Module] = [_convolution(channels, 16)]
-        inputs = 16
-        for stage, width in enumerate((64, 128, 256)):
-            for k in range(2):
-                layers.append(PreActivationBlock(inputs, width, 2 if stage > 0 and k == 0 else 1, norm))
-                inputs = width
-        return nn.Sequential(*layers, norm(inputs), nn.ReLU(), *_head(inputs, classes))
+        stages = _stages(PreActivationBlock, (64, 128, 256), 2, norm)
+        return nn.Sequential(_convolution(channels, 16), *stages, norm(256), nn.ReLU(), *_head(256, classes))
 
 
 class BasicBlock(nn.Module):
@@ -120,6 +104,17 @@ class PreActivationBlock(nn.Module):
         active = F.relu(self.norm1(x))
         branch: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active))))
         return branch + (x if self.shortcut is None else self.shortcut(active))
+
+
+def _stages(
+    block: Callable[[int, int, int, Norm], nn.Module], widths: Sequence[int], blocks: int, norm: Norm
+) -> Iterator[nn.Module]:
+    """So many blocks for each width, after a layer of 16 channels; the first of a later stage halves the image."""
+    inputs = 16
+    for width in widths:
+        for k in range(blocks):
+            yield block(inputs, width, 2 if width != widths[0] and k == 0 else 1, norm)
+            inputs = width
 
 
 def _convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:

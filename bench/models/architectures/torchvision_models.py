@@ -1,7 +1,7 @@
 """Any classifier of torchvision, with its first layer and its head fitted to the data."""
 
 import functools
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -9,12 +9,11 @@ from torch import nn
 
 from fedflat.bench.host.torchvision_compat import import_torchvision
 from fedflat.bench.input.errors import UserError, unknown
-from fedflat.bench.models.base import ImageShape, NamedModel, check_size
-from fedflat.bench.models.buffer_mode import BufferMode, GivenModeOrNone
+from fedflat.bench.models.base import ImageShape, MayHaveStatistics, check_size
 from fedflat.bench.models.dropout import Dropout, StochasticDepth
 
 
-class TorchvisionChoice(NamedModel):
+class TorchvisionChoice(MayHaveStatistics):
     """torchvision's classifier `arch` with random weights, drawn as torchvision draws them.
 
     The first convolution takes the channels of the data, and is drawn anew if these are not three. Dropout and
@@ -23,23 +22,18 @@ class TorchvisionChoice(NamedModel):
     """
 
     name: Literal["torchvision"] = "torchvision"
-    small: ClassVar[bool] = False
     arch: str = Field(examples=["resnet50"], description="the name of torchvision's builder, such as resnet50")
-    buffers: GivenModeOrNone = Field(
-        default=None,
-        description="statistics of BatchNorm: average (sent and averaged like parameters), local (each client keeps "
-        "its own), or {local: [PATTERN, ...]}; null: average, if the architecture has any",
-    )
 
     @property
-    def buffer_mode(self) -> BufferMode | None:
-        """The field `buffers`, or its default."""
-        return self.buffers or ("average" if _has_buffers(self.arch) else None)
+    def has_statistics(self) -> bool:
+        """Whether the architecture has BatchNorm, or other buffers."""
+        return _has_buffers(self.arch)
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """A module for images that the architecture can take; transformers need square ones."""
         if self.arch not in classifiers():
             raise unknown("classifier of torchvision", self.arch, classifiers())
+        self.check_buffers()
         check_size(self.label, image_shape)
         channels, height, width = image_shape
         if self.arch.startswith("vit_") and height != width:

@@ -77,12 +77,18 @@ def test_errors_have_the_line_of_the_file(folder: Path) -> None:
         executed(folder / "mine.py", text)
 
 
-def test_packages_of_the_user_with_these_names_are_theirs(folder: Path) -> None:
-    """Where they have the module; else it is FedFlat's."""
-    (folder / "bench").mkdir()
-    (folder / "analysis").mkdir()
-    for name in ("__init__", "plots"):
-        (folder / "analysis" / f"{name}.py").write_text("value = 3\n", encoding="utf-8")
+def test_the_current_folder_does_not_change_what_a_file_imports(folder: Path) -> None:
+    """Not even if it has modules of these names, such as an older clone of FedFlat; others are the user's."""
+    for name in (
+        "bench/__init__",
+        "bench/methods/__init__",
+        "bench/methods/base",
+        "analysis/__init__",
+        "analysis/plots",
+    ):
+        file = folder / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("unit = 3\n", encoding="utf-8")
     assert executed(folder / "elsewhere" / "mine.py", "from bench.methods.base import unit").unit is methods.unit
     assert _present("from analysis.plots import value") == "from analysis.plots import value"
     assert _present("from analysis.analyses.base import x") == "from fedflat.analysis.analyses.base import x"
@@ -92,6 +98,40 @@ def test_packages_of_the_user_with_these_names_are_theirs(folder: Path) -> None:
     file.write_text("from analysis.plots import value\n", encoding="utf-8")
     with pytest.raises(OwnImportError, match="imports 'analysis' in line 1"):
         refuse_own_imports(file, file.read_bytes(), "method file")
+
+
+def test_the_names_alone_are_free(folder: Path) -> None:
+    """`import bench` is a package of the user; a module that never was in a package of FedFlat is named as it is."""
+    assert _present("import bench, analysis as a") == "import bench, analysis as a"
+    assert _present("from bench import x") == "from bench import x"
+    with pytest.raises(Exception, match=r"No module named 'fedflat\.bench\.methods\.nothere'"):
+        executed(folder / "mine.py", "from bench.methods.nothere import x")
+
+
+def test_the_copy_in_a_run_is_not_to_be_edited(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        executed(folder / "method.py", "from bench.methods.base import unit")
+    assert caplog.messages == []
+
+
+def test_long_expressions_are_compiled(folder: Path) -> None:
+    text = "from bench.methods.base import unit\nfound = " + " + ".join(["1"] * 800)
+    assert executed(folder / "mine.py", text).found == 800
+
+
+@pytest.mark.parametrize(
+    ("imported", "write"),
+    [
+        ("bench.methods.recipe", "fedflat.methods"),
+        ("bench.methods.corrections.scaffold", "fedflat.methods"),
+        ("bench.methods.catalog", "fedflat.bench.methods.catalog"),
+        ("bench.models.dropout", "fedflat.models"),
+        ("analysis.analyses.provenance", "fedflat.analysis.analyses.provenance"),
+    ],
+)
+def test_what_to_write_has_the_names(imported: str, write: str) -> None:
+    assert present_names._public(imported) == write
 
 
 def _present(text: str) -> str:

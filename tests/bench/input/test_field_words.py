@@ -118,7 +118,7 @@ def test_every_number_of_a_configuration_is_described_with_an_example():
     plain = {
         "RunConfig.seed", "RunConfig.version",  # of stored runs
         "Centralized.clients",  # 1
-        "Block.published", "Column.published", "TableLayout.rows",  # of any key
+        "TableBlock.published", "Column.published", "TableLayout.rows",  # of any key
     }  # fmt: skip
     silent = [
         place

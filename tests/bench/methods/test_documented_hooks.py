@@ -75,5 +75,5 @@ def test_the_shapes_in_words(rounds):
 
 def test_every_component_is_listed_with_its_class():
     [rows] = table("slot | name | class")
-    found = [(slot, name, f"{cls.__module__}.{cls.__name__}") for slot, of in SLOTS.items() for name, cls in of.items()]
+    found = [(slot, name, f"fedflat.methods.{cls.__name__}") for slot, of in SLOTS.items() for name, cls in of.items()]
     assert [tuple(row) for row in rows] == found

@@ -10,10 +10,10 @@ from torch import nn
 from torch.nn.utils import skip_init
 
 from fedflat.bench.engine.federation import FederationState
-from fedflat.bench.methods.base import Method
 from fedflat.bench.methods.catalog import CATALOG
 from fedflat.bench.methods.compose import SLOTS, compose
 from fedflat.bench.methods.losses.relaxed_contrastive import RelaxedContrastive
+from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.perturbations.gf import GF
 from fedflat.bench.methods.perturbations.smoo import SMOO
 from fedflat.bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
