@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.analysis.report.requested import RequestedExperiment
-from fedflat.analysis.store.stored import StoredRun, require_some, short_names, stored_run, stored_runs
+from fedflat.analysis.store.stored import StoredRun, short_names, stored_run, stored_runs
 from fedflat.analysis.store.where import selected
 from fedflat.bench.data.root import data_root
 from fedflat.bench.engine.objective import Objective
+from fedflat.bench.experiments.address import RUN_IDS
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.experiments.stored_config import trust_code
 from fedflat.bench.input.arguments import NameOrFile, checked, plain_mapping
@@ -109,11 +110,10 @@ def runs(
     >>> fedflat.runs(where="rho=0.05, seed>0")[["method", "seed", "rho"]].values.tolist()
     [['fedsam', 1, 0.05], ['fedsam', 2, 0.05]]
 
-    Raises `UserError` if no run is finished, or if a run was edited.
+    Raises `UserError` if no run of the experiment is finished, if there is no store, or if a run was edited.
     """
     if experiment is None:
         known = stored_runs(ResultPaths(Path(results)))
-        require_some(known, f"in '{ResultPaths(Path(results)).store}'")
         found = {one.place: one.ids for one in known}
     else:
         finished = [(ids, run.path) for ids, run in _finished(experiment, results, overrides)]
@@ -124,7 +124,8 @@ def runs(
         {**found[one.place], **_last(RunDirectory(one.place)), "path": str(one.place), **_named(one, names)}
         for one in selected(known, where)
     ]
-    return pd.DataFrame(rows).astype({"round": int, "diverged": bool}) if rows else pd.DataFrame()
+    columns = None if rows else [*RUN_IDS, "round", "diverged", "identity", "path", *names.values()]
+    return pd.DataFrame(rows, columns=columns).astype({"round": int, "diverged": bool})
 
 
 def _last(run: RunDirectory) -> dict[str, Any]:

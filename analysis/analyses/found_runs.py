@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedflat.bench.code.trusted_code import UntrustedCodeError
 from fedflat.bench.experiments.address import IDS
-from fedflat.bench.experiments.results import RUNS
+from fedflat.bench.experiments.results import RUNS, STORE
+from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.host.threads import available_cores
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.lists import ListedRun, listed_runs
@@ -44,18 +46,27 @@ class CellRuns:
 def found_runs(folder: Path) -> list[CellRuns]:
     """All finished runs in a folder, those that differ in their seeds only together; a `UserError` if there is none.
 
-    In a list, runs have the labels of its experiment; elsewhere, those of their configurations.
+    In a list, runs have the labels of its experiment; elsewhere, those of their configurations. A folder of results
+    stands for its store. Of several runs, those that cannot be read are named and left out.
     """
-    lists = [] if is_complete(folder) else lists_in(folder)
+    if is_complete(folder):
+        return [_by_configuration([RunDirectory(folder)])]
+    lists = _lists_of(folder)
     return [*map(_listed, lists)] if lists else grouped(places_in(folder))
+
+
+def _lists_of(folder: Path) -> list[Path]:
+    """The lists that a folder stands for; none for a folder of results, or of the store."""
+    return [] if (folder / STORE).is_dir() else lists_in(folder)
 
 
 def places_in(folder: Path) -> list[Path]:
     """The directories of these runs, of which nothing is read."""
     if is_complete(folder):
         return [folder]
-    if lists := lists_in(folder):
+    if lists := _lists_of(folder):
         return [one.place for file in lists for one in runs_of_list(file)]
+    folder = folder / STORE if (folder / STORE).is_dir() else folder
     configs = sorted(folder.glob(f"**/seed-*/{CONFIG}"))
     places = [one.parent for one in configs if one.parent.name.removeprefix("seed-").isdigit()]  # no unfinished runs
     if not places:
@@ -71,7 +82,22 @@ def grouped(places: Iterable[Path]) -> list[CellRuns]:
     folders = defaultdict[Path, list[Path]](list)
     for place in places:
         folders[place.parent].append(place)
-    return [_by_configuration([*map(RunDirectory, runs)]) for runs in folders.values()]
+    readable = [[run for place in runs if (run := _readable(place)) is not None] for runs in folders.values()]
+    return [_by_configuration(runs) for runs in readable if runs]
+
+
+def _readable(place: Path) -> RunDirectory | None:
+    """A run of several; None, and it is named, if it cannot be read."""
+    try:
+        run = RunDirectory(place)
+        run.check_tables()
+        run.config  # noqa: B018 - read once, and kept
+        return run
+    except UntrustedCodeError:
+        raise
+    except UserError as error:
+        leave_out(place, error)
+        return None
 
 
 def find_runs(folder: Path) -> CellRuns:
@@ -94,7 +120,9 @@ def runs_of_list(file: Path) -> list[ListedRun]:
 
 
 def results_of(file: Path) -> Path:
-    """The folder of results that contains a list."""
+    """The folder of results that contains a list; a `UserError` if the place is not that of a list."""
+    if file.absolute().parts[-len(PLACE) - 1 :][:1] != PLACE[:1]:
+        raise UserError(f"'{file}' is not the place of a list (allowed: results/experiments/EXPERIMENT/CELL/NAME.csv)")
     return (file if len(file.parents) > len(PLACE) else file.absolute()).parents[len(PLACE)]
 
 

@@ -11,8 +11,12 @@ from fedflat.bench.training.code_version import code_fingerprint
 PROVENANCE_COLUMNS = ("options", "compared_with", "code")
 """All options, the identities of the runs that the run was compared with, and the code's fingerprint."""
 
+TRAININGS = "compared_trainings"
+"""A column of stored analyses that compare runs: the trainings of these runs, which are other ones after a run was
+trained again."""
+
 TEXT_COLUMNS = (
-    *IDS, "identity", "definition", *PROVENANCE_COLUMNS,
+    *IDS, "identity", "definition", *PROVENANCE_COLUMNS, TRAININGS,
     "class_name", "corruption", "data", "direction", "group", "labels", "metric", "model", "part", "picture",
     "predicted", "suite", "target_of",
 )  # fmt: skip

@@ -14,6 +14,7 @@ from fedflat.analysis.analyses.found_runs import CellRuns, find_runs
 from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
+    TRAININGS,
     analysis_fingerprint,
     name_value_pairs,
 )
@@ -22,6 +23,7 @@ from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.files.locks import waiting_lock
 from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.lists import training
 from fedflat.bench.training.run_directory import RunDirectory, identified
 
 
@@ -43,22 +45,29 @@ def store_analysis(
     found: dict[int, Path] = {}
     for run in _analysed_runs(analysis, cell, device, log, compare_with):
         provenance, (name, compared) = _provenance(analysis, run), _compared(analysis, run)
+        trained = [training(other.directory.path) for other in analysis.compared_runs(run)]
+        provenance |= {TRAININGS: " ".join(trained)} if trained else {}
         file, seed = stored_file(run.directory.path, analysis, name, compared), run.config.seed
         wanted = {"identity": run.directory.identity, **provenance}
-        file.parent.mkdir(exist_ok=True)
         with waiting_lock(file, lambda: log(f"seed {seed}: waits for another process, which computes '{file}'")):  # noqa: B023
             remark = _remark(file, wanted, replace=replace)
             if remark is None:
                 unfinished = file.with_name(f".{file.stem}.unfinished")
                 table = _table(analysis, changed(run, partial_results=unfinished), provenance, log)
-                if RunDirectory(run.directory.path).provenance != run.directory.provenance:
-                    raise UserError(f"'{run.directory.path}' was trained again meanwhile: repeat the command")
-                write_checked_csv(file, table)
+                _write_with_run(file, table, run.directory, log)
                 unfinished.unlink(missing_ok=True)
             else:
                 log(f"seed {seed}: computed earlier{remark}")
         found[seed] = file
     return found
+
+
+def _write_with_run(file: Path, table: pd.DataFrame, run: RunDirectory, log: Progress) -> None:
+    """Write an analysis of a run next to it; a `UserError` if the run was trained again, or removed, meanwhile."""
+    with waiting_lock(run.path, lambda: log(f"waits for another process, which uses '{run.path}'")):
+        if RunDirectory(run.path).provenance != run.provenance:
+            raise UserError(f"'{run.path}' was trained again meanwhile: repeat the command")
+        write_checked_csv(file, table)
 
 
 def run_analysis(
@@ -124,7 +133,7 @@ def _remark(file: Path, wanted: Mapping[str, str], *, replace: bool) -> str | No
         rows = read_checked_csv(file, [*wanted], "", texts=TEXT_COLUMNS) if file.is_file() else None
     except UserError:
         return None
-    if rows is None:
+    if rows is None or rows.empty:
         return None
     of_this_code = bool((rows["code"] == wanted["code"]).all())
     same = all((rows[name].fillna("") == value).all() for name, value in wanted.items() if name != "code")

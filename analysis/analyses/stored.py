@@ -2,7 +2,8 @@
 
 A file has the rows of one run: identity, seed, the columns of the analysis, `definition`, and how it was computed. Its
 name ends with a hash of the options and of the runs with which the run is compared. It lies with its run, so it goes
-when the run is replaced. A list is as that of runs: outdated if it would be another one now, or a file is missing.
+when the run is replaced. A list is as that of runs: outdated if it would be another one now, or a file is missing; its
+column `content` is another one when the analysis was computed again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from fedflat.bench.input.content import short_hash
 FOLDER = "analyses"
 """The folder of a run directory."""
 
-COLUMNS = ("seed", "identity", "path")
+COLUMNS = ("seed", "identity", "path", "content")
 
 
 def stored_file(run: Path, analysis: Analysis, name: str = "", compared: Sequence[tuple[str, str]] = ()) -> Path:
@@ -43,21 +44,21 @@ def write_analysis_list(list_file: Path, runs: CellRuns, files: Mapping[int, Pat
 
 def list_row(results: Path, seed: int, identity: str, file: Path) -> Mapping[str, str]:
     """A row of a list."""
-    return {"seed": str(seed), "identity": identity, "path": file.relative_to(results).as_posix()}
+    content = short_hash(file.read_bytes())
+    return {"seed": str(seed), "identity": identity, "path": file.relative_to(results).as_posix(), "content": content}
 
 
-def wanted_rows(
+def wanted_files(
     paths: ResultPaths, experiment: Experiment, analysis: Analysis, address: CellAddress
-) -> list[Mapping[str, str]]:
-    """The list of an analysis of a cell, of all runs that it selects."""
+) -> list[tuple[int, str, Path]]:
+    """Seed, identity and file of each run of a cell that an analysis selects; the files need not exist."""
     runs, labels = {run.seed: run for run in experiment.cell(address.path).runs}, analysis.compared_labels()
     cells = [experiment.compared_cell(address, label) for label in labels]
     partitions = [cell.setting.partition for cell in cells]
     name = name_among((address.method, address.setting.partition), labels, partitions)
     identities = [{run.seed: run.identity for run in experiment.cell(cell.path).runs} for cell in cells]
     return [
-        list_row(
-            paths.root,
+        (
             seed,
             runs[seed].identity,
             stored_file(
@@ -71,10 +72,11 @@ def wanted_rows(
     ]
 
 
-def is_current(paths: ResultPaths, file: Path, wanted: Sequence[Mapping[str, str]]) -> bool:
-    """Whether the list in `file` has the wanted rows, and all their files exist."""
+def is_current(paths: ResultPaths, file: Path, wanted: Sequence[tuple[int, str, Path]]) -> bool:
+    """Whether the list in `file` has the `wanted_files` as they are now."""
+    if not file.is_file() or not all(there.is_file() for *_, there in wanted):
+        return False
     try:
-        listed = file.is_file() and read_list(file, COLUMNS, "") == wanted
+        return read_list(file, COLUMNS, "") == [list_row(paths.root, *one) for one in wanted]
     except DamagedFileError:
         return False
-    return listed and all((paths.root / one["path"]).is_file() for one in wanted)

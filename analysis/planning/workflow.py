@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from fedflat.analysis.analyses.stored import is_current, wanted_rows
+from fedflat.analysis.analyses.stored import is_current, wanted_files
 from fedflat.analysis.comparison.baselines import RUNS, folder_of
 from fedflat.analysis.planning import targets
 from fedflat.analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
@@ -296,9 +296,9 @@ class Workflow:
             current = lists.is_current(paths, w.experiment, cell, replace=self.replaces)
         else:
             requested, file = self.experiments[w.experiment], paths.analysis(w.experiment, cell.path, w.analysis)
-            wanted = wanted_rows(paths, requested.experiment, requested.analyses[w.analysis], cell.address)
-            current = is_current(paths, file, wanted)
-        return [] if current else [file]
+            analysis = requested.analyses[w.analysis]
+            current = is_current(paths, file, wanted_files(paths, requested.experiment, analysis, cell.address))
+        return [file] if file.is_file() and not current else []
 
     @one_line_errors
     def require_data(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:

@@ -12,6 +12,7 @@ from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.files.locks import folder_lock
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.answers import forget
 
 
 def delete(runs: Iterable[StoredRun], paths: ResultPaths) -> list[str]:
@@ -32,6 +33,7 @@ def delete(runs: Iterable[StoredRun], paths: ResultPaths) -> list[str]:
                 raise UserError(f"cannot remove '{run.place}': {error.strerror}") from None
             shutil.rmtree(gone, ignore_errors=True)
         _remove_empty_folders(run.place.parent, paths.store)
+    forget(paths)
     return left
 
 

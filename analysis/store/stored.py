@@ -2,21 +2,30 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedflat.analysis.analyses.found_runs import lists_in, runs_of_list
+from fedflat.bench.data.partitions import PARTITIONS
+from fedflat.bench.data.sources import SOURCES
+from fedflat.bench.engine.participation import Participation
 from fedflat.bench.experiments.address import IDS, RUN_IDS
 from fedflat.bench.experiments.results import METRICS, ResultPaths
+from fedflat.bench.experiments.run_config import Evaluation, Training
 from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.models import MODELS
 from fedflat.bench.training.run_directory import CONFIG
 
-SECTIONS = ("model", "partition", "participation", "method", "training", "evaluation")
-"""The sections of a configuration whose values are shown; the data set is in its label."""
+SECTIONS = ("partition", "participation", "model", "training", "evaluation", "dataset", "method")
+"""The sections of a configuration whose values are shown. A value has its own name where no section before has one of
+this name, whatever runs the store has: alpha is that of the partition, and a method's is method.alpha."""
 
 UNTOLD = ("code", "hash", "file")
 """Ends of the names of values that are not shown: the hash of the configuration stands for them."""
@@ -74,10 +83,12 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def stored_runs(paths: ResultPaths, experiment: str | None = None) -> list[StoredRun]:
-    """The finished runs of a store, or those that the lists of an experiment name, by place and seed.
+    """The finished runs of a store, or those that the lists of an experiment name, by labels, place and seed.
 
-    What cannot be read is named and left out. A `UserError` if there is no such experiment.
+    What cannot be read is named and left out. A `UserError` if there is no such experiment, or no store.
     """
+    if not paths.store.is_dir():
+        raise UserError(f"'{paths.store}' does not exist: no run is finished here (--results names another folder)")
     if experiment is None:
         places: Iterable[Path] = (file.parent for file in paths.store.glob(f"*/*/*/*/seed-*/{CONFIG}"))
     else:
@@ -87,7 +98,7 @@ def stored_runs(paths: ResultPaths, experiment: str | None = None) -> list[Store
             raise unknown(f"experiment with lists in '{paths.lists('')}'", experiment, known)
         places = (one.place for file in lists_in(folder) for one in runs_of_list(file))
     found = [one for place in dict.fromkeys(places) if (one := stored_run(place)) is not None]
-    return sorted(found, key=lambda one: (one.place.parent, one.ids["seed"]))
+    return sorted(found, key=lambda one: ([one.ids[name] for name in IDS], one.place.parent, one.ids["seed"]))
 
 
 def stored_run(place: Path) -> StoredRun | None:
@@ -105,13 +116,35 @@ def stored_run(place: Path) -> StoredRun | None:
 
 
 def short_names(runs: Sequence[StoredRun]) -> dict[str, str]:
-    """A name for each value by its dotted name: its last word, if no other value ends with it."""
+    """A name for each value by its dotted name: without the section, where no earlier section has this word."""
     names = dict.fromkeys(name for run in runs for name in run.values)
-    last = [name.rpartition(".")[2] for name in names]
-    taken = {*RUN_IDS}
+    words = {name: name.partition(".")[2] for name in names}
+    counts = Counter(words.values())  # classes of users can have any word
     return {
-        name: word if last.count(word) == 1 and word not in taken else name
-        for name, word in zip(names, last, strict=True)
+        name: word if _first(word) == name or (_first(word) is None and counts[word] == 1) else name
+        for name, word in words.items()
+    }
+
+
+def _first(word: str) -> str | None:
+    """The first dotted name that this word can have in configurations; None if no section but a method has it."""
+    return next((f"{section}.{word}" for section, words in _words().items() if word in words), None)
+
+
+@cache
+def _words() -> Mapping[str, set[str]]:
+    """The names of values by section, in the order of `SECTIONS`; those that identify a run come first."""
+    of_section: Mapping[str, Iterable[type[BaseModel]]] = {
+        "partition": PARTITIONS.values(),
+        "participation": [Participation],
+        "model": MODELS.values(),
+        "training": [Training],
+        "evaluation": [Evaluation],
+        "dataset": SOURCES.values(),
+    }
+    return {
+        "": {*RUN_IDS},
+        **{section: {name for kind in kinds for name in kind.model_fields} for section, kinds in of_section.items()},
     }
 
 
@@ -127,9 +160,3 @@ def require_known(name: str, names: Mapping[str, str]) -> None:
     """A `UserError` if no run has a value of this name."""
     if name not in (*RUN_IDS, *names, *names.values()):
         raise unknown("value of runs", name, [*RUN_IDS, *names.values()])
-
-
-def require_some(runs: Sequence[StoredRun], what: str) -> None:
-    """A `UserError` if there are no runs."""
-    if not runs:
-        raise UserError(f"no finished run {what}")

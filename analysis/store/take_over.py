@@ -4,8 +4,8 @@
     runs/EXPERIMENT/CELL/metrics.csv                                      becomes the list of the cell
     analysis/EXPERIMENT/CELL/NAME.csv, analysis/custom/...                becomes a file for each run, and a list
 
-What cannot be taken stays where it is: unfinished runs, runs that cannot be read, and other trainings of a run that the
-store has. After a kill, the same command goes on.
+What cannot be taken stays where it is, and is named: unfinished runs, runs that cannot be read, and other trainings of
+a run that the store has. After a kill, the same command goes on.
 """
 
 import json
@@ -20,7 +20,7 @@ import pandas as pd
 
 from fedflat.analysis.analyses import ANALYSES
 from fedflat.analysis.analyses.base import Analysis
-from fedflat.analysis.analyses.provenance import TEXT_COLUMNS
+from fedflat.analysis.analyses.provenance import TEXT_COLUMNS, TRAININGS
 from fedflat.analysis.analyses.stored import list_row, stored_file
 from fedflat.bench.experiments.address import IDS, CellAddress
 from fedflat.bench.experiments.results import METRICS, ResultPaths
@@ -29,9 +29,11 @@ from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv, wr
 from fedflat.bench.files.lists import write_list
 from fedflat.bench.files.locks import folder_lock
 from fedflat.bench.host.progress import Progress
-from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.lists import training
 from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, RunDirectory
+
+MODELS = ".safetensors"
 
 RUNS, ANALYSIS, CUSTOM, TAKEN_FROM = "runs", "analysis", "custom", "taken_from"
 """Folders of the earlier layout, and what it recorded of a run, or of rows, that another experiment had."""
@@ -61,13 +63,18 @@ def take_over(results: Path, *, trust: bool = False) -> Taken:
     stored = _places(paths)
     for file in sorted((results / RUNS).glob(f"*/*/*/*/*/{METRICS}")):
         _take_list(file, paths, stored, taken)
+    for file in sorted((results / RUNS / CUSTOM).glob(f"*/*/*/*/*/{METRICS}")):
+        _remove_table_of_no_experiment(file, stored, taken)
     for file in sorted((results / ANALYSIS).rglob("*.csv")):
         try:
             _take_analysis(file, paths, stored, taken)
         except UserError as error:
             taken.left.append(f"'{file}' is left: {error}")
-    for name in (RUNS, ANALYSIS):
-        _remove_empty(results / name)
+    named = " ".join(taken.left)
+    for folder in (results / RUNS, results / ANALYSIS):
+        _remove_empty(folder)
+        left = sorted({file.parent for file in folder.rglob("*") if file.is_file()})
+        taken.left += [f"'{one}' is left: it is no finished run" for one in left if str(one) not in named]
     return taken
 
 
@@ -86,6 +93,7 @@ def _take_run(place: Path, paths: ResultPaths, taken: Taken, *, trust: bool) -> 
                 known = {key: value for key, value in RunDirectory(there).provenance.items() if key != TAKEN_FROM}
                 if known != own:
                     raise UserError(f"'{there}' is the same run from another training")
+                _move_missing(place, there)
                 shutil.rmtree(place)
                 taken.again += 1
                 return
@@ -95,6 +103,22 @@ def _take_run(place: Path, paths: ResultPaths, taken: Taken, *, trust: bool) -> 
             taken.runs += 1
     except UserError as error:
         taken.left.append(f"'{place}' is left: {error}")
+    except OSError as error:
+        taken.left.append(f"'{place}' is left: {error.strerror}")
+
+
+def _move_missing(place: Path, there: Path) -> None:
+    """Move files that only one of two copies of a run has, such as models; a `UserError` if a model differs."""
+    files = [file for file in place.rglob("*") if file.is_file()]
+    for file in files:
+        other = there / file.relative_to(place)
+        if file.suffix == MODELS and other.exists() and file.read_bytes() != other.read_bytes():
+            raise UserError(f"'{other}' differs")
+    for file in files:
+        other = there / file.relative_to(place)
+        if not other.exists():
+            other.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(other)
 
 
 def _places(paths: ResultPaths) -> dict[str, Path]:
@@ -106,19 +130,32 @@ def _places(paths: ResultPaths) -> dict[str, Path]:
     return found
 
 
-def _take_list(file: Path, paths: ResultPaths, stored: Mapping[str, Path], taken: Taken) -> None:
-    """Write the list of a cell for its table of metrics, which is removed, if the store has all its runs."""
-    experiment = file.parts[-6]
-    address = CellAddress.of("/".join(file.parts[-5:-1]))
+def _runs_of_table(file: Path, stored: Mapping[str, Path], taken: Taken) -> list[tuple[int, str, Path]] | None:
+    """Seed, identity and place of the runs in a table of metrics; None if the store does not have all of them."""
     try:
         table = read_checked_csv(file, ["seed", "identity"], "", texts=["experiment", "code", *TEXT_COLUMNS])
     except UserError as error:
         taken.left.append(f"'{file}' is left: {error}")
-        return
-    rows = table[["seed", "identity"]].drop_duplicates().itertuples(index=False, name=None)
-    found = [(seed, identity, stored.get(identity)) for seed, identity in rows]
-    if any(place is None for *_, place in found):
-        taken.left.append(f"'{file}' is left: runs of the cell are not in the store")
+        return None
+    rows = [*table[["seed", "identity"]].drop_duplicates().itertuples(index=False, name=None)]
+    if all(identity in stored for _, identity in rows):
+        return [(seed, identity, stored[identity]) for seed, identity in rows]
+    taken.left.append(f"'{file}' is left: runs of the cell are not in the store")
+    return None
+
+
+def _remove_table_of_no_experiment(file: Path, stored: Mapping[str, Path], taken: Taken) -> None:
+    """Remove a table of metrics of runs with overridden values, which are found in the store by their values."""
+    if _runs_of_table(file, stored, taken) is not None:
+        file.unlink()
+
+
+def _take_list(file: Path, paths: ResultPaths, stored: Mapping[str, Path], taken: Taken) -> None:
+    """Write the list of a cell for its table of metrics, which is removed, if the store has all its runs."""
+    experiment = file.parts[-6]
+    address = CellAddress.of("/".join(file.parts[-5:-1]))
+    found = _runs_of_table(file, stored, taken)
+    if found is None:
         return
     write_list(
         paths.runs(experiment, address.path),
@@ -128,10 +165,9 @@ def _take_list(file: Path, paths: ResultPaths, stored: Mapping[str, Path], taken
                 "seed": str(seed),
                 "identity": identity,
                 "path": place.relative_to(paths.root).as_posix(),
-                "training": short_hash((place / PROVENANCE).read_bytes()),
+                "training": training(place),
             }
             for seed, identity, place in found
-            if place is not None
         ],
     )
     file.unlink()
@@ -146,13 +182,15 @@ def _take_analysis(file: Path, paths: ResultPaths, stored: Mapping[str, Path], t
     rows = []
     for seed, own in table.groupby("seed", sort=False):
         identity = str(own["identity"].iloc[0])
-        if identity not in stored:
-            raise UserError("a run that it analyses is not in the store")
         analysis, compared = _analysis_of(own), [*_pairs(own["compared_with"].fillna("").iloc[0])]
+        if not {identity, *(one for _, one in compared)} <= stored.keys():
+            raise UserError("a run that it analyses is not in the store")
         there = stored_file(stored[identity], analysis, _name(own, compared), compared)
         if not there.exists():
             there.parent.mkdir(exist_ok=True)
-            write_checked_csv(there, own.drop(columns=["experiment", *IDS, TAKEN_FROM], errors="ignore"))
+            trained = {TRAININGS: " ".join(training(stored[one]) for _, one in compared)} if compared else {}
+            kept = own.drop(columns=["experiment", *IDS, TAKEN_FROM], errors="ignore")
+            write_checked_csv(there, kept.assign(**trained))
             taken.analyses += 1
         rows.append(list_row(paths.root, int(str(seed)), identity, there))
     address = CellAddress.of("/".join(parts[1:5]))

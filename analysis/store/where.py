@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fedflat.analysis.store.stored import StoredRun, require_known, short_names, value_of
@@ -10,9 +11,9 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.strict_yaml import load_yaml
 
 OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<=": operator.le, ">=": operator.ge, "!=": operator.ne, "=": operator.eq, "<": operator.lt, ">": operator.gt,
+    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
-CONDITION = re.compile(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*")
+CONDITION = re.compile(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*([^=<>!\s].*?)\s*")
 
 
 class Condition(NamedTuple):
@@ -23,17 +24,14 @@ class Condition(NamedTuple):
     values: tuple[Any, ...]
 
     def holds(self, run: StoredRun, names: Mapping[str, str]) -> bool:
-        """Whether it holds for a run; never for one that has no such value, except for `!=`."""
+        """Whether it holds for a run; never for one that has no such value."""
         found = value_of(run, self.name, names)
-        if self.sign == "!=":
-            return found not in self.values
-        return any(_compared(self.sign, found, value) for value in self.values)
-
-
-def _compared(sign: str, found: Any, value: Any) -> bool:
-    if sign == "=":
-        return bool(found == value) or str(found) == str(value)
-    return isinstance(found, int | float) and isinstance(value, int | float) and OPERATORS[sign](found, value)
+        if found is None:
+            return False
+        if self.sign in ("=", "!="):
+            equal = any(found == value or str(found) == str(value) for value in self.values)
+            return equal == (self.sign == "=")
+        return isinstance(found, int | float) and any(OPERATORS[self.sign](found, value) for value in self.values)
 
 
 def conditions(text: str) -> list[Condition]:
@@ -46,8 +44,19 @@ def conditions(text: str) -> list[Condition]:
                 f"--where '{part.strip()}' (allowed: conditions with =, !=, <, <=, > or >=, such as "
                 "'method=fedsam, alpha=0.1, rho>0.05')"
             )
-        found.append(Condition(match[1], match[2], tuple(load_yaml(value) for value in match[3].split("|"))))
+        values = tuple(map(_value, match[3].split("|")))
+        if match[2] in OPERATORS and not all(isinstance(value, int | float) for value in values):
+            raise UserError(f"--where '{part.strip()}' (allowed after {match[2]}: a number)")
+        found.append(Condition(match[1], match[2], values))
     return found
+
+
+def _value(text: str) -> Any:
+    """A number, in any form that Python reads, such as 5e-2; else as in YAML."""
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    return load_yaml(text)
 
 
 def selected(runs: Sequence[StoredRun], text: str) -> list[StoredRun]:

@@ -67,15 +67,26 @@ def folder_lock(folder: Path) -> Iterator[bool]:
 
 @contextmanager
 def waiting_lock(folder: Path, say: Callable[[], None]) -> Iterator[None]:
-    """Lock a folder, or a file, as `folder_lock`; while another process has the lock, call `say` once, and wait."""
+    """Lock a folder, or a file, as `folder_lock`; while another process has the lock, call `say` once, and wait.
+
+    The folder above it is created if it is missing, also if another process removes it meanwhile.
+    """
     with ExitStack() as lock:
         waits = False
-        while not lock.enter_context(folder_lock(folder)):
+        while not _enters(lock, folder):
             if not waits:
                 say()
                 waits = True
             time.sleep(WAITING_SECONDS)
         yield
+
+
+def _enters(stack: ExitStack, folder: Path) -> bool:
+    """Whether the lock of a folder is free; it is then held by `stack`."""
+    while True:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # removed since
+            return stack.enter_context(folder_lock(folder))
 
 
 def remove_old_lock(folder: Path) -> None:

@@ -1,12 +1,16 @@
 """Requests of `fedflat run` whose runs were all finished: the same request is answered without importing torch.
 
 That import takes longer than everything else. An answer is kept by what the request depends on: the files of the
-experiment, the overridden values, the cells, the device, and the code. It counts only as long as its runs and lists are
-those that were seen. Requests with files of the user are not kept: their contents would have to be compared.
+experiment, the overridden values, the cells, the device, the machine, the folder of results, and the code. It counts
+only as long as its runs and lists are those that were seen. Requests with files of the user are not kept: their
+contents would have to be compared.
 """
 
 import json
+import platform
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from fedflat.bench.experiments.files import experiment_files
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.input.content import short_hash
+from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.code_version import code_fingerprint
 
 FOLDER = ".answers"
@@ -24,7 +29,7 @@ def key_of(experiment: str, overrides: Mapping[str, Any], cells: Sequence[str], 
     """What a request depends on, as one hash; a `UserError` if there is no such experiment."""
     contents = [file.read_bytes() for file in experiment_files(experiment)]
     given = json.dumps([overrides, list(cells), *map(str, options)], sort_keys=True, default=str)
-    return short_hash(code_fingerprint(), given, *contents)
+    return short_hash(code_fingerprint(), platform.node(), given, *contents)
 
 
 def answer(paths: ResultPaths, key: str) -> list[str] | None:
@@ -38,9 +43,15 @@ def answer(paths: ResultPaths, key: str) -> list[str] | None:
 
 
 def keep(paths: ResultPaths, key: str, lines: Sequence[str], files: Iterable[Path]) -> None:
-    """Keep an answer as long as these files stay as they are."""
+    """Keep an answer as long as these files stay as they are; without it, as in a full folder, nothing is lost."""
     seen = {file.relative_to(paths.root).as_posix(): short_hash(file.read_bytes()) for file in files}
-    write_text(_file(paths, key), json.dumps({"files": seen, "lines": list(lines)}))
+    with suppress(UserError):
+        write_text(_file(paths, key), json.dumps({"files": seen, "lines": list(lines)}))
+
+
+def forget(paths: ResultPaths) -> None:
+    """Remove all answers."""
+    shutil.rmtree(paths.store / FOLDER, ignore_errors=True)
 
 
 def _file(paths: ResultPaths, key: str) -> Path:

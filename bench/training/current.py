@@ -16,6 +16,7 @@ import torch
 
 from fedflat.bench.data.root import data_root
 from fedflat.bench.experiments.run_config import NOT_IDENTITY, RunConfig
+from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.models import build_model
 from fedflat.bench.models.user_model import UserModel
@@ -28,16 +29,17 @@ from fedflat.bench.training.run_setup import load_dataset, model_hash
 def finished_run(path: Path, config: RunConfig) -> RunDirectory | None:
     """The finished run of this configuration in `path`, even if it contradicts; None if `path` does not exist.
 
-    A `UserError` if `path` holds a run of another configuration, or no run.
+    A `UserError` if `path` holds a run of another configuration, or no run; a `DamagedFileError` if tables of the run
+    are missing or damaged.
     """
     if not path.exists():
         return None
     run = RunDirectory(path)
     if run.identity != config.identity:
         raise UserError(
-            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}): move it "
-            "away, or replace it with --replace (with Snakemake: --config replace=true)"
+            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}): move it away"
         )
+    run.check_tables()
     return run
 
 
@@ -45,19 +47,17 @@ def current_run(path: Path, config: RunConfig, *, replace: bool = False, inputs:
     """The run in `path` that need not be trained; None: it has to be.
 
     A `UserError` as for `finished_run`, and if the run contradicts. With `replace`, a run that contradicts, is damaged,
-    or is of another configuration or other code has to be trained. Without `inputs`, data and weights are not compared.
+    or is of other code has to be trained. Without `inputs`, data and weights are not compared.
     """
     try:
         run = finished_run(path, config)
         reason = None if run is None else contradiction(run, config, inputs=inputs)
-        is_ours = run is not None and run.of_this_code
-    except UserError:
-        if replace and path.exists():
-            RunDirectory(path)  # a folder that is no run is never replaced
+    except DamagedFileError:
+        if replace:
             return None
         raise
-    if replace:
-        return run if reason is None and is_ours else None
+    if run is not None and replace:
+        return run if reason is None and run.of_this_code else None
     if reason is not None:
         raise UserError(
             f"'{path}' {reason}; --replace trains it again (with Snakemake: --config replace=true), and another folder "

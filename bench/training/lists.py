@@ -27,7 +27,6 @@ COLUMNS = ("label", "seed", "identity", "path", "training")
 class ListedRun:
     """A row of a list. `place`: the run directory."""
 
-    label: str
     seed: int
     identity: str
     place: Path
@@ -53,8 +52,13 @@ def listed_runs(file: Path, results: Path, remedy: str) -> list[ListedRun]:
     found = []
     for row in read_list(file, COLUMNS, remedy):
         with damage_in_one_line(file, remedy):
-            found.append(ListedRun(row["label"], int(row["seed"]), row["identity"], results / row["path"]))
+            found.append(ListedRun(int(row["seed"]), row["identity"], results / row["path"]))
     return found
+
+
+def training(run: Path) -> str:
+    """A hash that is another one after the run in a directory was trained again."""
+    return short_hash((run / PROVENANCE).read_bytes())
 
 
 def is_current(paths: ResultPaths, experiment: str, cell: Cell, *, replace: bool = False) -> bool:
@@ -80,7 +84,7 @@ def _rows(paths: ResultPaths, cell: Cell, runs: Sequence[RunDirectory]) -> list[
             "seed": str(config.seed),
             "identity": config.identity,
             "path": run.path.relative_to(paths.root).as_posix(),
-            "training": short_hash((run.path / PROVENANCE).read_bytes()),
+            "training": training(run.path),
         }
         for config, run in zip(cell.runs, runs, strict=True)
     ]

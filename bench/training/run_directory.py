@@ -176,12 +176,22 @@ class RunDirectory:
         table = read_checked_csv(self.path / name, columns, self.remedy, whole=["round"], keys=["round"])
         if table.empty:
             raise DamagedFileError(self.path / name, "it has no rows", self.remedy)
-        recorded = self.provenance.get("tables", {}).get(name)  # earlier versions did not record it
-        if recorded not in (None, short_hash((self.path / name).read_bytes())):
-            raise DamagedFileError(
-                self.path / name, f"it {OF_ANOTHER_RUN}, or was edited: {PROVENANCE} has another hash", self.remedy
-            )
+        self._check_recorded(name)
         return table
+
+    def check_tables(self) -> None:
+        """A `DamagedFileError` if metrics or times are missing, or not those that were recorded; nothing is parsed."""
+        for name in (METRICS, TIMES):
+            self._check_recorded(name)
+
+    def _check_recorded(self, name: str) -> None:
+        file, recorded = self.path / name, self.provenance.get("tables", {}).get(name)
+        with damage_in_one_line(file, self.remedy):
+            found = short_hash(file.read_bytes())
+        if recorded not in (None, found):  # earlier versions did not record it
+            raise DamagedFileError(
+                file, f"it {OF_ANOTHER_RUN}, or was edited: {PROVENANCE} has another hash", self.remedy
+            )
 
     def split(self) -> list[Indices]:
         """The training indices of each client, as stored with the run: a partition's file may have changed since.

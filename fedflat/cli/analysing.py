@@ -2,6 +2,7 @@
 
 import ast
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,11 +96,8 @@ def analyse(
             f"{analysis} is an experiment; expected: fedflat analyse ANALYSIS FOLDER, FOLDER with finished runs"
         )
     parsed = parse_analysis(analysis, overrides_of(set_))
-    if bool(run_dir) == bool(where):
-        raise UserError("give either folders, or conditions with --where (fedflat runs lists what fits)")
     run_dir = run_dir or []
-    if out is not None and len(run_dir) != 1:
-        raise UserError(f"--out is one file, of one folder, and {len(run_dir)} are given")
+    _check_request(run_dir, where, out, list_, replace=replace)
     known = stored_runs(ResultPaths(results)) if where else []
     fitting = [run.place for run in selected(known, where)] if where else []
     if trust:
@@ -117,6 +115,7 @@ def analyse(
     if where:
         typer.echo(f"{len(fitting)} runs fit, {len(known) - len(fitting)} others do not")
     cells = [*grouped(fitting), *(runs for folder in run_dir for runs in found_runs(folder))]
+    typer.echo(f"{sum(len(cell.by_seed) for cell in cells)} runs of {len(cells)} configurations are analysed")
     if list_ is not None and len(cells) > 1:
         raise UserError(f"--list is of runs of one configuration, and {len(cells)} are given")
     attempts = Attempts("configurations", len(cells))
@@ -130,6 +129,21 @@ def analyse(
                 write_analysis_list(list_, cell, files)
     attempts.check()
     typer.echo(resources_used(started))
+
+
+def _check_request(folders: Sequence[Path], where: str, out: Path | None, list_: Path | None, *, replace: bool) -> None:
+    """A `UserError` if these arguments exclude each other, before anything is computed."""
+    from fedflat.analysis.analyses.found_runs import results_of
+
+    if bool(folders) == bool(where):
+        raise UserError("give either folders, or conditions with --where (fedflat runs lists what fits)")
+    if out is not None and len(folders) != 1:
+        given = f"{len(folders)} are given" if folders else "with --where, each run has its own file"
+        raise UserError(f"--out is one file, of one folder; {given}")
+    if out is not None and (list_ is not None or replace):
+        raise UserError("--out is a file of your own; --list and --replace are for files in the store")
+    if list_ is not None:
+        results_of(list_)
 
 
 def analyses(

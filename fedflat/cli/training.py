@@ -71,7 +71,7 @@ def run(
       fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --set methods.fedsam.hyperparameters.rho=0.1
     """
     started = time.perf_counter()
-    from fedflat.bench.experiments.results import ResultPaths
+    from fedflat.bench.experiments.results import METRICS, ResultPaths
     from fedflat.bench.training.answers import answer, keep, key_of
 
     overrides = overrides_of(set_)
@@ -80,14 +80,15 @@ def run(
             raise UserError("the seeds are given twice, by --seed and by --set grid.seeds")
         overrides["grid.seeds"] = seed
     paths, listed = ResultPaths(results), list_ or not overrides
-    key = key_of(experiment, overrides, cell, listed, device)
-    if not replace and (lines := answer(paths, key)) is not None:
+    key = key_of(experiment, overrides, cell, listed, device, results)
+    if not replace and log is None and (lines := answer(paths, key)) is not None:
         typer.echo("\n".join([*lines, resources_used(started)]))
         return
     keep_freed_memory()
     from fedflat.bench.experiments.experiment import load_experiment
     from fedflat.bench.host.torch_device import prepare_device
-    from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, RunDirectory
+    from fedflat.bench.training.current import remarks
+    from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, TIMES, RunDirectory
     from fedflat.bench.training.train import outcome, train_cell
     from fedflat.round_logs import RunLogs
 
@@ -99,7 +100,7 @@ def run(
     logs = RunLogs(log, results) if log else None
     torch_device = prepare_device(device, threads, typer.echo)
 
-    attempts, said, files = Attempts("cells", len(cells)), list[str](), list[Path]()
+    attempts, said, files, remarked = Attempts("cells", len(cells)), list[str](), list[Path](), False
     for path, one in cells.items():
         with attempts.at(path):
             name = loaded.name if listed else None
@@ -108,10 +109,11 @@ def run(
             runs = [RunDirectory(paths.run(run)) for run in one.runs]
             said += [line for run in runs for line in outcome(one, run, torch_device, known=True)]
             said.append(f"stored in {folder}")
-            files += [run.path / file for run in runs for file in (CONFIG, PROVENANCE)]
+            remarked |= any(remarks(run, torch_device) for run in runs)
+            files += [run.path / file for run in runs for file in (CONFIG, PROVENANCE, METRICS, TIMES)]
             files += [paths.runs(loaded.name, path)] if listed else []
     attempts.check()
-    if not any(run.has_own_files for one in cells.values() for run in one.runs):
+    if not remarked and not any(run.has_own_files for one in cells.values() for run in one.runs):
         keep(paths, key, said, files)
     typer.echo(resources_used(started))
 

@@ -84,15 +84,17 @@ def test_a_run_that_was_finished_meanwhile_is_taken_as_it_is(alone: Path, tmp_pa
         .cell(f"{CELLS}/fedsam")
         .runs
     )
-    build = open_runs.RunSetup.build
+    lock = open_runs.alone
 
-    def while_another_trains(*arguments: object) -> object:
+    def after_another_has_trained(*arguments: object) -> object:
         monkeypatch.undo()
         train_runs([run], [tmp_path / "run"], torch.device("cpu"))
-        return build(*arguments)
+        return lock(*arguments)
 
-    monkeypatch.setattr(open_runs.RunSetup, "build", while_another_trains)
-    [found] = train_runs([run], [tmp_path / "run"], torch.device("cpu"))
+    said: list[str] = []
+    monkeypatch.setattr(open_runs, "alone", after_another_has_trained)
+    [found] = train_runs([run], [tmp_path / "run"], torch.device("cpu"), said.append)
+    assert said == [f"seed 0: another process has trained '{tmp_path / 'run'}', and it is taken"]
     assert found.identity == run.identity
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
     assert (tmp_path / "run" / "run.log").read_text(encoding="utf-8").count("started: ") == 1

@@ -1,1 +1,1 @@
-"""Directories of runs: while they are trained, when they are finished, and when other experiments have them."""
+"""Directories of runs while they are trained, and when they are finished."""

@@ -102,6 +102,8 @@ def _locked(
             if current_run(folder, config, replace=replace) is None:
                 missing.add(folder)
                 locks.push(lock.pop_all())
+            else:
+                progress(f"seed {config.seed}: another process has trained '{folder}', and it is taken")
     return [(config, folder) for config, folder in wanted if folder in missing]
 
 

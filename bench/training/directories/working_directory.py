@@ -34,7 +34,6 @@ def alone(path: Path, config: RunConfig, progress: Progress) -> Iterator[None]:
 
     with ExitStack() as lock:
         with _one_line_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
             lock.enter_context(waiting_lock(path, say))
         yield
 
