@@ -66,7 +66,7 @@ def analyse(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Analyse finished runs: those of FOLDER, or those of the store for which --where holds.
+    """Analyse finished runs: of folders, or all that fit --where.
 
     Writes one tidy CSV file for each run, which lies with it: what is computed already is not computed again.
 

@@ -46,7 +46,7 @@ def test_the_same_command_continues(end, tmp_path):
     assert not (tmp_path / TARGET).exists()
     done = run(command(tmp_path, TARGET, rounds=60, results="results"))
     assert done.returncode == 0, done
-    log = (tmp_path / TARGET).with_name("seed-0") / "run.log"
+    [log] = tmp_path.glob(f"results/store/{CELLS}/fedsam-*/seed-0/run.log")
     assert "resumed after round" in log.read_text(encoding="utf-8")
 
 

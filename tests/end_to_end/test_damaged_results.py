@@ -357,4 +357,5 @@ def test_the_command_ends_with_one_line_and_code_2(words, file, finished, tmp_pa
     done = commands.run(["fedflat", *command, *experiment, *others, "--results", str(results), *options], cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     [line] = done.stderr.splitlines()
-    assert re.fullmatch(rf"fedflat: '{damaged}' is damaged \(.*\): .*", line)
+    place = damaged.relative_to(results)
+    assert re.fullmatch(rf"fedflat: '.*{place}' is damaged \(.*\): .*", line)

@@ -96,9 +96,9 @@ def test_output_and_exit_code_of_a_command(fedflat, tmp_path):
     assert log.read_text(encoding="utf-8") == "fedflat methods nix\n" + alone("methods", "nix").stderr
 
 
-def begun(run: Path, server: psutil.Process) -> psutil.Process:
+def begun(results: Path, server: psutil.Process) -> psutil.Process:
     """The fork that trains a run, after its first checkpoint."""
-    wait_for(lambda: list(run.glob("seed-0.partial-*/checkpoint.safetensors")), 90)
+    wait_for(lambda: list(results.rglob("seed-0.partial-*/checkpoint.safetensors")), 90)
     [fork] = server.children()
     return fork
 

@@ -71,7 +71,7 @@ TAKE_NOTHING = {"Run.model", "SimulationResult", "UserError", "__version__"}
 """Names without arguments of users."""
 
 OF_ENGINE = {f"EngineChoice.{name}" for name in ("agrees_with", "as_json", "from_json", "is_possible_on", "prepare")}
-OF_ENGINE |= {"EngineChoice.simpler", "EngineChoice.smaller"}
+OF_ENGINE |= {"EngineChoice.difference", "EngineChoice.simpler", "EngineChoice.smaller"}
 """Methods for FedFlat's own modules: docs/python.md has a choice as a value that is passed on."""
 
 COMPUTING = ["simulate", "hessian", "sharpness", "surface"]

@@ -126,7 +126,7 @@ def test_the_device_auto_takes_a_gpu_only_if_there_is_one(monkeypatch):
 
 def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():
     one, other = (Workflow.of({"experiments": MINI, "rounds": rounds}) for rounds in (4, 5))
-    files = [f"results/analysis/mini/{FEDSAM}/drift.csv", "layout.yaml"]
+    files = [f"results/experiments/mini/{FEDSAM}/drift.csv", "layout.yaml"]
     best = Workflow.of({"experiments": MINI, "report": "best"})
     shown, of_other, of_best = (flow.identities_shown(wildcards(), files) for flow in (one, other, best))
     assert shown == one.cell(wildcards()).identity
@@ -188,7 +188,7 @@ def analysed(flow: Workflow, analysis: str) -> list[Path]:
 def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path, capsys):
     flow = with_analyses(tmp_path / "mine", "interpolation: {towards: fedsam}\n")
     expected = ["digits/dirichlet-0.1/4-of-20/fedavg", "digits/iid/4-of-40/fedavg"]
-    cells = [file.parent.relative_to("results/analysis/mini") for file in analysed(flow, "interpolation")]
+    cells = [file.parent.relative_to("results/experiments/mini") for file in analysed(flow, "interpolation")]
     assert cells == list(map(Path, expected))
     assert len(analysed(flow, "hessian")) == 4
     with ended(capsys, "list the other two in its option through"):
@@ -208,7 +208,7 @@ def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path, caps
 def test_what_cannot_be_compared_is_one_line(label, message, tmp_path, capsys):
     flow = with_analyses(tmp_path / "mine", f"interpolation: {{towards: {label}}}\n")
     with ended(capsys, message):
-        flow.metrics_compared_with(wildcards("digits/dirichlet-0.1/4-of-20/fedavg", analysis="interpolation"))
+        flow.runs_compared_with(wildcards("digits/dirichlet-0.1/4-of-20/fedavg", analysis="interpolation"))
 
 
 def test_chosen_methods_may_be_those_of_another_experiment():

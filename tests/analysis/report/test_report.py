@@ -21,7 +21,7 @@ from fedflat.analysis.tables.layout import load_table
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.files import PAPER_TABLES
-from fedflat.bench.experiments.results import METRICS, PARTITION, ResultPaths
+from fedflat.bench.experiments.results import PARTITION, RUNS, ResultPaths
 from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 from tests.places import MINI
@@ -32,7 +32,7 @@ BELOW = ResultPaths(Path())
 
 
 def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
-    named = {METRICS, PARTITION} | {f"{name}.csv" for name in QUICK.analyses}
+    named = {f"{RUNS}.csv", PARTITION} | {f"{name}.csv" for name in QUICK.analyses}
     layouts = [tables.inputs(load_table("quick", name), quick, BELOW) for name in Tables(QUICK).names()]
     layouts += [figures.load_figure("quick", name).inputs(quick, BELOW) for name in Figures(QUICK).names()]
     for paths in layouts:

@@ -237,7 +237,7 @@ def test_the_command_exits_with_2(source, own, tmp_path):
     file.unlink()
     if source is not None:
         file.write_text(source, encoding="utf-8")
-    line = refused("run", own / "experiments.yaml", f"{SETTING}/mine", "--out", tmp_path / "out", "--device", "cpu")
+    line = refused("run", own / "experiments.yaml", f"{SETTING}/mine", "--results", tmp_path / "out", "--device", "cpu")
     assert f"method file '{file}'" in line
     assert not (tmp_path / "out").exists()
 

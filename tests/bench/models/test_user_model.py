@@ -129,9 +129,10 @@ def test_a_run_is_not_used_after_its_initial_weights_have_changed(own, tmp_path,
         train(run, tmp_path / "killed", CPU)
 
     torch.save({"weight": torch.ones(8, 64), "bias": torch.ones(8)}, weights)
-    changed = r"^the initial weights of the model in '.*\.py' have changed since '.*"
-    with pytest.raises(UserError, match=f"{changed}run' was trained; pass --replace, or another --out"):
+    before = r"^'.*run' was trained before the initial weights of the model in '.*\.py' changed; --replace trains"
+    with pytest.raises(UserError, match=before):
         train(run, tmp_path / "run", CPU)
+    changed = r"^the initial weights of the model in '.*\.py' have changed since '.*"
     with pytest.raises(UserError, match=f"{changed}run' was trained"):
         _ = AnalysedRun(RunDirectory(tmp_path / "run"), CPU).setup
     with pytest.raises(UserError, match=f"{changed} was written; delete it"):
