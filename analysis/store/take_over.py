@@ -74,7 +74,8 @@ def take_over(results: Path, *, trust: bool = False) -> Taken:
     for folder in (results / RUNS, results / ANALYSIS):
         _remove_empty(folder)
         left = sorted({file.parent for file in folder.rglob("*") if file.is_file()})
-        taken.left += [f"'{one}' is left: it is no finished run" for one in left if str(one) not in named]
+        unnamed = [one for one in left if not any(f"'{part}'" in named for part in (one, *one.parents))]
+        taken.left += [f"'{one}' is left: it is no finished run" for one in unnamed]
     return taken
 
 

@@ -8,7 +8,7 @@ import torch
 
 from fedflat.analysis.store.deleting import delete, experiments_with
 from fedflat.analysis.store.listing import as_table
-from fedflat.analysis.store.stored import stored_runs
+from fedflat.analysis.store.stored import StoredRun, short_names, stored_runs
 from fedflat.analysis.store.where import conditions, selected
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
@@ -53,7 +53,9 @@ def paths(variations: Path, tmp_path: Path) -> ResultPaths:
         ("method = fedsam , rho>0.05", 2),
         ("rho>=0.05", 7),
         ("rho<0.05", 2),
-        ("rho!=0.05", 6),
+        ("rho!=0.05", 4),
+        ("rho!=5e-2", 4),
+        ("rho=5e-2", 5),
         ("rho=0.01|0.2", 4),
         ("alpha=0.6", 2),
         ("partition.alpha=0.1, seed=7", 1),
@@ -73,6 +75,8 @@ def test_conditions_select_runs(variations: Path, where: str, count: int) -> Non
         ("rho", r"--where 'rho' \(allowed: conditions with"),
         ("rho=", r"--where 'rho=' \(allowed"),
         ("rho=1|", r"--where 'rho=1\|' \(allowed"),
+        ("rho==1", r"--where .rho==1. \(allowed"),
+        ("rho>a", r"--where .rho>a. \(allowed after >: a number\)"),
     ],
 )
 def test_mistakes_in_conditions_are_one_line(variations: Path, where: str, message: str) -> None:
@@ -114,6 +118,19 @@ def test_a_table_shows_what_differs(variations: Path) -> None:
         "0.2",
     ]
     assert any("0, 1, 7" in line for line in words)
+
+
+def test_names_of_values_do_not_depend_on_what_the_store_has(variations: Path) -> None:
+    [run, *_] = stored_runs(ResultPaths(variations))
+    other = StoredRun(run.place, {**run.config, "method": {"hyperparameters": {"alpha": 0.5, "rho": 1}}})
+    assert short_names([run])["partition.alpha"] == short_names([run, other])["partition.alpha"] == "alpha"
+    assert (short_names([other])["method.alpha"], short_names([other])["method.rho"]) == ("method.alpha", "rho")
+    assert selected([other], "alpha=0.5") == []
+    assert selected([other], "method.alpha=0.5") == [other]
+
+
+def test_without_a_store_one_line_says_so(tmp_path: Path) -> None:
+    assert "does not exist: no run is finished here" in refused("runs", "--results", tmp_path / "results")
 
 
 def test_removed_runs_are_gone_and_their_experiments_are_named(paths: ResultPaths) -> None:

@@ -8,6 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
+from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.stored import is_current as analysis_is_current
+from fedflat.analysis.analyses.stored import wanted_files
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.provenance.archive import write_archive
 from fedflat.analysis.report.requested import RequestedExperiment
@@ -139,6 +142,49 @@ def test_an_archive_of_the_earlier_form_is_imported(stored: Path, tmp_path: Path
     assert digests.keys() == there - {CHECKSUMS}
     for name, digest in digests.items():
         assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == digest
+
+
+def test_no_copy_is_removed_that_alone_has_a_model(stored: Path, tmp_path: Path) -> None:
+    results = earlier(stored, tmp_path / "results")
+    [copy] = (results / "runs" / "other").rglob("config.json")
+    taken_first = results / "runs" / "mini" / copy.parent.relative_to(results / "runs" / "other")
+    (taken_first / "final.safetensors").unlink()
+    assert take_over(results).again == 1
+    places = [file.parent for file in (results / "store").rglob("config.json")]
+    assert len(places) == 4
+    assert all((place / "final.safetensors").is_file() for place in places)
+
+
+def test_a_copy_with_another_model_stays(stored: Path, tmp_path: Path) -> None:
+    results = earlier(stored, tmp_path / "results")
+    [copy] = (results / "runs" / "other").rglob("final.safetensors")
+    copy.write_bytes(b"another model")
+    [line] = take_over(results).left
+    assert line.startswith(f"'{copy.parent}' is left: ")
+    assert line.endswith("final.safetensors' differs")
+    assert copy.read_bytes() == b"another model"
+
+
+def test_a_stored_analysis_is_outdated_when_it_or_a_compared_run_changes(stored: Path, tmp_path: Path) -> None:
+    results = Path(shutil.copytree(stored, tmp_path / "results"))
+    mini = requested(results)
+    analysis = parse_analysis("interpolation", {"towards": "fedavg", "images": 60, "steps": 2})
+    path = next(path for path in mini.experiment.paths() if path.endswith("fedsam"))
+    address, other = mini.experiment.cell(path).address, path.replace("fedsam", "fedavg")
+    analysed(mini.paths, "mini", path, "interpolation", analysis, [other])
+    files = wanted_files(mini.paths, mini.experiment, analysis, address)
+    list_file = mini.paths.analysis("mini", path, "interpolation")
+    assert analysis_is_current(mini.paths, list_file, files)
+    [file, *_] = [file for *_, file in files]
+    right = file.read_bytes()
+    file.write_bytes(right + b"\n")
+    assert not analysis_is_current(mini.paths, list_file, files), "other content"
+    file.write_bytes(right)
+    for run in mini.experiment.cell(other).runs:
+        about = mini.paths.run(run) / "provenance.json"
+        write_checked_json(about, {**read_checked_json(about, ""), "started": "later"})
+    analysed(mini.paths, "mini", path, "interpolation", analysis, [other])
+    assert file.read_bytes() != right, "computed again, for another training of the run with which it is compared"
 
 
 def test_the_command(stored: Path, tmp_path: Path) -> None:

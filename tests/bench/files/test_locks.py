@@ -6,11 +6,12 @@ import functools
 import multiprocessing
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from fedflat.bench.files.locks import folder_lock
+from fedflat.bench.files.locks import folder_lock, lock_file, waiting_lock
 
 FORK = multiprocessing.get_context("fork")
 
@@ -110,3 +111,18 @@ def test_a_lock_file_that_another_machine_removes_is_made_anew(tmp_path: Path, m
         assert (held, also) == (True, False)
     assert stale == []
     assert not any(tmp_path.iterdir())
+
+
+def test_who_waits_gets_the_lock_although_the_folder_was_removed(tmp_path: Path) -> None:
+    place = tmp_path / "cell" / "seed-0"
+
+    def remove() -> None:
+        holder.close()
+        place.parent.rmdir()
+
+    place.parent.mkdir()
+    holder = ExitStack()
+    assert holder.enter_context(folder_lock(place))
+    with waiting_lock(place, remove):
+        assert lock_file(place).exists()
+    assert list(place.parent.iterdir()) == []

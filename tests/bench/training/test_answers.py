@@ -61,6 +61,7 @@ def test_the_answer_is_what_a_whole_command_says(folder: Path) -> None:
     [
         lambda folder: shutil.rmtree(next((folder / "results").rglob("seed-0"))),
         lambda folder: next((folder / "results").rglob("provenance.json")).write_text("{}", encoding="utf-8"),
+        lambda folder: next((folder / "results").rglob("metrics.csv")).unlink(),
         lambda folder: (folder / "own" / "experiments.yaml").open("a").write("# a remark\n"),
     ],
 )
@@ -75,6 +76,13 @@ def test_after_a_change_nothing_kept_is_said(change, folder: Path) -> None:
 def test_another_request_has_another_answer(options, folder: Path) -> None:
     with_other_answers(folder)
     assert asked(folder, *options) != ["kept"]
+
+
+def test_an_answer_that_cannot_be_kept_is_no_error(folder: Path) -> None:
+    kept = ResultPaths(folder / "results").store / FOLDER
+    shutil.rmtree(kept)
+    kept.write_text("a file in the way", encoding="utf-8")
+    assert "not trained again" in asked(folder)[0]
 
 
 def test_an_answer_needs_no_torch(folder: Path) -> None:

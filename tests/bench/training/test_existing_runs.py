@@ -11,6 +11,7 @@ from fedflat.bench.files.atomic import replacing
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.code_version import code_fingerprint
+from fedflat.bench.training.current import current_run
 from fedflat.bench.training.directories.working_directory import alone, working_directory
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell, train_runs
@@ -29,11 +30,22 @@ def test_a_finished_run_is_left_alone(tmp_path):
 def test_another_configuration_in_the_way_is_refused_and_untouched(tmp_path):
     run = train(config(), tmp_path / "run", CPU).path
     before = contents(run)
-    with pytest.raises(UserError, match=r"holds a run of another configuration \(training.rounds: 6 there, 4 here\)"):
-        train(config(**{"training.rounds": 4}), tmp_path / "run", CPU)
+    message = r"holds a run of another configuration \(training.rounds: 6 there, 4 here\): move it away"
+    for replace in (False, True):
+        with pytest.raises(UserError, match=message):
+            train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=replace)
     assert contents(run) == before
-    train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
-    assert len(RunDirectory(run).metrics()) == 4
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "times.csv"])
+def test_a_missing_table_is_damage_which_replace_mends(tmp_path, name):
+    run = train(config(), tmp_path / "run", CPU).path
+    (run / name).unlink()
+    with pytest.raises(UserError, match=f"{name}' is damaged"):
+        current_run(run, config())
+    assert current_run(run, config(), replace=True) is None
+    train(config(), run, CPU, replace=True)
+    assert current_run(run, config()) is not None
 
 
 def test_replace_keeps_what_is_current_and_never_deletes_what_is_no_run(tmp_path):
@@ -139,7 +151,8 @@ def test_what_a_process_with_the_same_number_left_does_not_stop_a_run(tmp_path):
     """In a container, a process often has the number of a killed one, which was replacing a run."""
     run = train(config(), tmp_path / "run", CPU).path
     shutil.copytree(run, tmp_path / f".run.replaced-{os.getpid()}")
-    train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
+    (run / "metrics.csv").unlink()
+    train(config(), tmp_path / "run", CPU, replace=True)
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
