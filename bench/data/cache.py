@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from fedflat.bench.data.dataset import Samples
 from fedflat.bench.data.label_maps import UNLABELLED
 from fedflat.bench.data.moments import SCALE, PixelSums
+from fedflat.bench.data.root import say_if_new
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.files.locks import locked
 from fedflat.bench.host.termination import tidy_when_terminated
@@ -101,6 +102,7 @@ def cached_together(
     found = _all(_intact, place, wanted, parts)
     if found is not None:
         return found
+    say_if_new(place)
     try:
         with locked(place):
             found = _all(_intact, place, wanted, parts)

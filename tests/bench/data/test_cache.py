@@ -51,6 +51,16 @@ def test_what_comes_out_is_what_went_in(tmp_path):
         assert is_cached(place, {"size": size})
 
 
+def test_a_new_folder_of_data_is_said(tmp_path, monkeypatch, caplog):
+    """In another current folder, data sets are prepared again."""
+    caplog.set_level("INFO", "fedflat.data")
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
+    for entry in ("one", "two"):
+        cached(tmp_path / "data" / "cache" / entry, {}, 10, lambda: [samples()])
+    said = [line for line in caplog.messages if "new folder" in line]
+    assert said == [f"a new folder of data sets: '{tmp_path / 'data'}' (FEDFLAT_DATA names another one)"]
+
+
 def test_it_is_built_once_and_anew_for_another_key(tmp_path):
     place = tmp_path / "entry"
     first = cached(place, {"files": [("a", 1, 2)]}, 10, lambda: [samples(30)]).samples
