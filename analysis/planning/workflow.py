@@ -1,7 +1,7 @@
 """Functions for the Snakefile: experiments, cells, files, and the options of jobs."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from fedflat.analysis.comparison.baselines import RUNS, folder_of
+from fedflat.analysis.comparison.baselines import folder_of
 from fedflat.analysis.planning import targets
 from fedflat.analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
 from fedflat.analysis.planning.data_checks import PARTS, Part, identified, missing, parts, unfit
@@ -20,6 +20,7 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.bench.experiments.experiment import Cell, Experiment, unused_where
 from fedflat.bench.experiments.files import PAPER_TABLES, experiment_names
+from fedflat.bench.experiments.installed import RUNS
 from fedflat.bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from fedflat.bench.experiments.resolving import scaled_name
 from fedflat.bench.experiments.results import CHECKSUMS, ReportPaths, ResultPaths, run_in
@@ -462,9 +463,25 @@ class Workflow:
         return folder_of(self.compared.grid) / RUNS
 
     @one_line_errors
+    def check_targets(self, names: Iterable[str], rules: Collection[str]) -> None:
+        """End Snakemake with a line if a target is an experiment's file, or one of the `rules` that make every target.
+
+        Snakemake's own messages do not say what to write instead.
+        """
+        for name in names:
+            if name.endswith((".yaml", ".yml")) and name not in self.targets:
+                target = RequestedExperiment(name, self.paths.root).target
+                raise UserError(
+                    f"'{name}' is a file, not a target; for its experiment: snakemake {target} "
+                    f"--config 'experiments=[{name}]'"
+                )
+            if name in rules and name not in self.targets:
+                raise targets.unknown_target(name, {*self.targets, "all"})
+
+    @one_line_errors
     def unknown_target(self, w: Wildcards) -> list[Path]:
         """End Snakemake with a line that suggests the nearest target."""
-        raise unknown("target", w.target, {*self.targets, "all"})
+        raise targets.unknown_target(w.target, {*self.targets, "all"})
 
 
 def _searched(experiment: Experiment, path: str) -> str:

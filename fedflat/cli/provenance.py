@@ -103,7 +103,8 @@ def export(
     target: Annotated[
         list[str],
         typer.Argument(
-            help="Targets of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick.",
+            help="Targets of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick, or a YAML "
+            "file.",
             metavar="TARGET...",
         ),
     ],
@@ -139,7 +140,7 @@ def export(
     """
     from fedflat.analysis.provenance.export import export as write
 
-    archive = out or Path(f"{target[0]}.zip")
+    archive = out or Path(f"{Path(target[0]).stem}.zip")
     given = overrides_of(set_)
     contents = write(target, archive, results, given, experiments or (), models=models, reports=reports)
     typer.echo(f"{archive}: {len(contents.runs)} runs, {archive.stat().st_size / 2**10:,.0f} KiB")
