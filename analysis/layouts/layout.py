@@ -207,6 +207,10 @@ def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
 def unknown_layout(experiment_name: str, folder: Folder, name: str, names: Collection[str]) -> UserError:
     """A `UserError` for a name that is not among an experiment's layouts."""
     kind = folder.removesuffix("s")
+    if not name:
+        return UserError(
+            f"which {kind} of experiment {experiment_name}? (allowed: {', '.join(sorted(names)) or 'none'})"
+        )
     other: Folder = "figures" if folder == "tables" else "tables"
     if name in layout_names(experiment_name, other):
         other_kind = other.removesuffix("s")

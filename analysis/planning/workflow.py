@@ -1,7 +1,7 @@
 """Functions for the Snakefile: experiments, cells, files, and the options of jobs."""
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -461,22 +461,6 @@ class Workflow:
         """The file of the stored runs with which a method is compared."""
         assert self.compared is not None
         return folder_of(self.compared.grid) / RUNS
-
-    @one_line_errors
-    def check_targets(self, names: Iterable[str], rules: Collection[str]) -> None:
-        """End Snakemake with a line if a target is an experiment's file, or one of the `rules` that make every target.
-
-        Snakemake's own messages do not say what to write instead.
-        """
-        for name in names:
-            if name.endswith((".yaml", ".yml")) and name not in self.targets:
-                target = RequestedExperiment(name, self.paths.root).target
-                raise UserError(
-                    f"'{name}' is a file, not a target; for its experiment: snakemake {target} "
-                    f"--config 'experiments=[{name}]'"
-                )
-            if name in rules and name not in self.targets:
-                raise targets.unknown_target(name, {*self.targets, "all"})
 
     @one_line_errors
     def unknown_target(self, w: Wildcards) -> list[Path]:

@@ -10,8 +10,7 @@ from fedflat.bench.methods.base import (
     norm,
     unit,
 )
-from fedflat.bench.methods.catalog import CATALOG, recipe
-from fedflat.bench.methods.compose import compose
+from fedflat.bench.methods.catalog import CATALOG
 from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Components, Recipe
 
@@ -26,8 +25,6 @@ __all__ = [
     "Recipe",
     "Server",
     "ServerRound",
-    "compose",
     "norm",
-    "recipe",
     "unit",
 ]

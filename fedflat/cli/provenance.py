@@ -90,10 +90,12 @@ def verify(
     runs, cells = (list(dict.fromkeys(path for paths in kind for path in paths)) for kind in zip(*found, strict=True))
     differing: list[str] = []
     for path in [*runs, *cells]:
-        verdict = verify_cell(path) if path in cells else verify_run(path, rounds, device_of, first=first, trust=trust)
-        typer.echo(str(verdict))
-        if verdict.differs:
-            differing.append(str(verdict.about))
+        verification = (
+            verify_cell(path) if path in cells else verify_run(path, rounds, device_of, first=first, trust=trust)
+        )
+        typer.echo(str(verification))
+        if verification.differs:
+            differing.append(str(verification.about))
     if differing:
         raise UserError(f"{len(differing)} of {len(runs) + len(cells)} differ: {first_few(differing)}")
     typer.echo(resources_used(started))
@@ -103,8 +105,8 @@ def export(
     target: Annotated[
         list[str],
         typer.Argument(
-            help="Targets of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick, or a YAML "
-            "file.",
+            help="Targets of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick, or its "
+            "YAML file.",
             metavar="TARGET...",
         ),
     ],

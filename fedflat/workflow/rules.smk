@@ -306,8 +306,6 @@ rule unknown:
     input: FLOW.unknown_target
 
 
-FLOW.check_targets(workflow.dag_settings.targets, [rule.name for rule in workflow.rules if rule.has_wildcards()])
-
 if LINES:
     LINES.targets |= {"all", *FLOW.targets}
     LINES.unfinished = lambda: [job.rule.name for job in workflow.dag.needrun_jobs()]
