@@ -39,11 +39,7 @@ setattr(typer.core.TyperArgument, "display_type_rich", lambda argument, ctx: "")
 
 HELP = "Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures."
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.callback(help=HELP)(project.options)
 for subcommand in (
     project.init,

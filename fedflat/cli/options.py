@@ -86,8 +86,7 @@ ExperimentName = Annotated[str, experiment_argument()]
 ExperimentNames = Annotated[
     list[str],
     typer.Argument(
-        help="The names of experiments (folders of paper_tables/), or the paths of YAML files.",
-        metavar="EXPERIMENT...",
+        help="The names of experiments (folders of paper_tables/), or the paths of YAML files.", metavar="EXPERIMENT..."
     ),
 ]
 OwnExperiments = Annotated[

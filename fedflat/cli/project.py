@@ -10,8 +10,7 @@ from fedflat.cli.options import folder_path
 
 def init(
     folder: Annotated[
-        Path,
-        typer.Argument(help="The folder of the project.", parser=folder_path, metavar="FOLDER"),
+        Path, typer.Argument(help="The folder of the project.", parser=folder_path, metavar="FOLDER")
     ] = Path(),
 ) -> None:
     """Write a small project into a folder.

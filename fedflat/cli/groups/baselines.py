@@ -93,8 +93,7 @@ def add_search(
     ] = False,
     results: Results = Path("results"),
     stored: Annotated[
-        Path | None,
-        folder_option("The folder of all stored grids. Default: results/baselines.", "--baselines"),
+        Path | None, folder_option("The folder of all stored grids. Default: results/baselines.", "--baselines")
     ] = None,
 ) -> None:
     """Store what a search by a protocol has found so far.
@@ -141,8 +140,7 @@ def verify(
         int, typer.Option(help="How many stored runs are drawn and trained again.", min=1, metavar="N")
     ] = 5,
     seed: Annotated[
-        int | None,
-        typer.Option(help="The seed of the draw. Default: a new one, which is printed.", min=0, metavar="N"),
+        int | None, typer.Option(help="The seed of the draw. Default: a new one, which is printed.", min=0, metavar="N")
     ] = None,
     device: Device = "cpu",
     stored: StoredBaselines = None,
