@@ -37,10 +37,8 @@ from fedflat.explained import EXPLAINED, explained, is_closed_pipe, lacks_memory
 # The help shows placeholders such as CELL for arguments, without Python's types such as <list[str]>.
 setattr(typer.core.TyperArgument, "display_type_rich", lambda argument, ctx: "")  # noqa: B010 - mypy refuses "="
 
-HELP = "Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures."
-
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-app.callback(help=HELP)(project.options)
+app.callback()(project.options)
 for subcommand in (
     project.init,
     training.run, tuning.tune, tuning.search, tuning.tuning_report,

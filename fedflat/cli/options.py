@@ -101,7 +101,10 @@ StoredOrRuns = Annotated[
     str, typer.Argument(help="The name of stored baselines, or with --runs that of an experiment.", metavar="GRID")
 ]
 StoredBaselines = Annotated[
-    Path | None, folder_option("The folder of the baselines. Default: results/baselines/GRID.", "--baselines")
+    Path | None,
+    folder_option(
+        "The folder of the baselines. Default: results/baselines/GRID, or else the installed ones.", "--baselines"
+    ),
 ]
 
 

@@ -59,11 +59,8 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version",
-            help="Print the version, and the commit where it is known.",
-            callback=_print_version,
-            is_eager=True,
+            "--version", callback=_print_version, is_eager=True, help="Print the version, and a clone's commit."
         ),
     ] = False,
 ) -> None:
-    """The options of `fedflat` itself."""
+    """Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures."""
