@@ -59,13 +59,7 @@ def hessian(
 
 @checked
 def sharpness(
-    model: Model,
-    data: Samples,
-    rho: Length = 0.05,
-    *,
-    steps: Count = 10,
-    step: Length = 1.0,
-    batch_size: Images = 1000,
+    model: Model, data: Samples, rho: Length = 0.05, *, steps: Count = 10, step: Length = 1.0, batch_size: Images = 1000
 ) -> float:
     """max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), F the mean cross-entropy over the data, by projected gradient ascent.
 

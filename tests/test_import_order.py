@@ -131,3 +131,26 @@ def test_the_tests_mirror_the_rooms():
     folders = {file.parent for package in PACKAGES for file in (ROOT / "tests" / package).rglob("test_*.py")}
     tested = {named(folder.relative_to(ROOT / "tests").parts) for folder in folders}
     assert tested == set(ROOMS)
+
+
+def bound_in(file: Path) -> set[str]:
+    """The names that the statements of a module bind: imports, functions, classes and variables."""
+    names: set[str] = set()
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            names.add(statement.name)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            names |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return names
+
+
+def test_no_package_has_another_thing_by_the_name_of_its_module():
+    """`import fedflat.bench.methods.recipe as R` would give it instead of the module."""
+    packages = {name: file for name, file in modules().items() if file.name == "__init__.py"}
+    assert "fedflat.bench.methods" in packages
+    inner = {
+        name: {other.rpartition(".")[2] for other in modules() if other.rpartition(".")[0] == name} for name in packages
+    }
+    assert {name: both for name, file in packages.items() if (both := inner[name] & bound_in(file))} == {}

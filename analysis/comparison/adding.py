@@ -13,7 +13,6 @@ from fedflat.analysis.comparison.baselines import (
     COMMON,
     CURVES,
     KEY,
-    RUNS,
     Baselines,
     folder_of,
     load,
@@ -35,7 +34,7 @@ from fedflat.analysis.comparison.tuning.search_budgets import by_protocol, check
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import IDS, CellAddress
 from fedflat.bench.experiments.files import experiment_files, experiment_names, read_yaml
-from fedflat.bench.experiments.installed import begin_as_copy
+from fedflat.bench.experiments.installed import RUNS, begin_as_copy
 from fedflat.bench.experiments.resolving import experiment_data
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.atomic import write_text

@@ -32,7 +32,7 @@ from fedflat.analysis.comparison.run_table import (
 )
 from fedflat.analysis.measures.convergence import Better
 from fedflat.bench.experiments.address import RUN_IDS
-from fedflat.bench.experiments.installed import stored_names, where_stored
+from fedflat.bench.experiments.installed import RUNS, stored_names, where_stored
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.input.content import short_hash
@@ -41,8 +41,8 @@ from fedflat.bench.input.errors import UserError, unknown
 KEY = [*RUN_IDS, "variant"]
 """Columns in which no two stored runs are equal."""
 
-RUNS, COMMON, CURVES = "runs.csv", "about.csv", "curves.csv"
-"""Names of the files of a grid."""
+COMMON, CURVES = "about.csv", "curves.csv"
+"""Names of the other files of a grid."""
 
 REFERENCE = "about"
 """The column of runs.csv that names a row of about.csv."""

@@ -207,9 +207,18 @@ def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
 def unknown_layout(experiment_name: str, folder: Folder, name: str, names: Collection[str]) -> UserError:
     """A `UserError` for a name that is not among an experiment's layouts."""
     kind = folder.removesuffix("s")
-    if (own := name.removeprefix(f"{kind}_")) in names:  # as in Snakemake's targets
-        return UserError(f"unknown {kind} of experiment {experiment_name} '{name}'; did you mean '{own}'?")
-    return unknown(f"{kind} of experiment {experiment_name}", name, names)
+    if not name:
+        return UserError(
+            f"which {kind} of experiment {experiment_name}? (allowed: {', '.join(sorted(names)) or 'none'})"
+        )
+    other: Folder = "figures" if folder == "tables" else "tables"
+    if name in layout_names(experiment_name, other):
+        other_kind = other.removesuffix("s")
+        command = f"fedflat {other_kind} {experiment_name} {name}"
+        return UserError(f"'{name}' is a {other_kind} of experiment {experiment_name}; for it: {command}")
+    own = name.rpartition(f"{kind}_")[2]  # Snakemake's targets are called quick_table_accuracy
+    meant = own if own in names else None
+    return unknown(f"{kind} of experiment {experiment_name}", name, names, meant)
 
 
 def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:

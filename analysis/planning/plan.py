@@ -13,7 +13,7 @@ from typing import Any
 
 from fedflat.analysis.planning.gradient_times import Times
 from fedflat.analysis.planning.run_cost import disk, seconds
-from fedflat.analysis.planning.targets import experiments_with, find_targets
+from fedflat.analysis.planning.targets import experiments_with, find_targets, named_in
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.results import PARTITION, TRIALS
 from fedflat.bench.files.text_table import aligned
@@ -123,11 +123,12 @@ class CellCosts:
 def plan(
     targets: Sequence[str], results: Path, overrides: dict[str, Any], times: Times, sources: Sequence[str] = ()
 ) -> dict[str, Cost]:
-    """The cost of targets such as fedgf_table_1, fedgf or all_tables, by experiment and part.
+    """The cost of targets such as fedgf_table_1, fedgf, mine.yaml or all_tables, by experiment and part.
 
     A cell that several targets need is counted once. `sources`: names or files of further experiments whose targets are
     allowed. For an unknown target, a `UserError` suggests the nearest one.
     """
+    targets, sources = named_in(targets, sources)
     experiments = experiments_with(results, overrides, sources)
     costs = CellCosts.of_experiments(experiments, times)
     needed: dict[NamedCell, Cost] = {}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from fedflat.analysis.claims.evidence import Printed, RunEvidence
 from fedflat.analysis.claims.page import judged, page
 from fedflat.analysis.claims.schema import claims_file, papers_with_claims
-from fedflat.analysis.comparison.baselines import RUNS, folder_of
+from fedflat.analysis.comparison.baselines import folder_of
 from fedflat.analysis.comparison.explore import render_explorer
 from fedflat.analysis.comparison.run_table import ANALYSED
 from fedflat.analysis.comparison.study.source import has_stored_measures
@@ -22,6 +22,7 @@ from fedflat.analysis.report.report import render_page
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.bench.experiments.files import experiment_names, is_named
+from fedflat.bench.experiments.installed import RUNS
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.input.errors import UserError, unknown
 
@@ -296,6 +297,20 @@ def experiments_with(results: Path, overrides: Mapping[str, Any], sources: Seque
     return [*(named | further).values()]
 
 
+def unknown_target(name: str, known: Collection[str]) -> UserError:
+    """The error for an unknown target, which may be the name of a table, a figure or an analysis alone."""
+    ends = tuple(f"_{kind}_{name}" for kind in ("table", "figure", "analysis"))
+    meant = min((target for target in known if target.endswith(ends)), key=len, default=None)
+    return unknown("target", name, known, meant)
+
+
+def named_in(targets: Sequence[str], sources: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names of targets, and the further experiments: the YAML file of one stands for the target of its name."""
+    files = [name for name in targets if name.endswith((".yaml", ".yml"))]
+    names = [RequestedExperiment(name, Path()).target if name in files else name for name in targets]
+    return names, list(dict.fromkeys([*sources, *files]))
+
+
 def find_targets(names: Collection[str], experiments: Iterable[RequestedExperiment]) -> list[Target]:
     """What the names of targets stand for; for an unknown one, a `UserError` suggests the nearest name."""
     experiments, found = list(experiments), []
@@ -304,10 +319,7 @@ def find_targets(names: Collection[str], experiments: Iterable[RequestedExperime
     if not known.keys() >= {*names}:  # all_tables, all_figures, or an unknown name
         known = all_targets(experiments)
     for name in names:
-        if name.endswith((".yaml", ".yml")):
-            hint = "give it with --experiment, and a target such as NAME_runs"
-            raise UserError(f"'{name}' is a file, not a target: {hint}")
         if name not in known:
-            raise unknown("target", name, known)
+            raise unknown_target(name, known)
         found += known[name]
     return found

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from fedflat.analysis.analyses.stored import is_current, wanted_files
-from fedflat.analysis.comparison.baselines import RUNS, folder_of
+from fedflat.analysis.comparison.baselines import folder_of
 from fedflat.analysis.planning import targets
 from fedflat.analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod, is_untuned
 from fedflat.analysis.planning.data_checks import PARTS, Part, identified, missing, parts, unfit
@@ -21,6 +21,7 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.bench.experiments.experiment import Cell, Experiment, unused_where
 from fedflat.bench.experiments.files import PAPER_TABLES, experiment_names
+from fedflat.bench.experiments.installed import RUNS
 from fedflat.bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from fedflat.bench.experiments.resolving import scaled_name
 from fedflat.bench.experiments.results import CHECKSUMS, ReportPaths, ResultPaths
@@ -471,7 +472,7 @@ class Workflow:
     @one_line_errors
     def unknown_target(self, w: Wildcards) -> list[Path]:
         """End Snakemake with a line that suggests the nearest target."""
-        raise unknown("target", w.target, {*self.targets, "all"})
+        raise targets.unknown_target(w.target, {*self.targets, "all"})
 
 
 def _searched(experiment: Experiment, path: str) -> str:

@@ -9,16 +9,16 @@ import platform
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fedflat.bench import __version__
 from fedflat.bench.experiments.results import CHECKSUMS
 from fedflat.bench.files.text_table import without_html
-from fedflat.bench.training.code_version import git_commit
+from fedflat.bench.training.code_version import code_in_words
 from fedflat.bench.training.run_directory import CONFIG, RunDirectory
 
 METADATA, README, REQUIREMENTS = "ro-crate-metadata.json", "README.md", "requirements.txt"
@@ -51,24 +51,21 @@ class Contents:
 
 def requirements() -> str:
     """The versions of the libraries here, as a requirements file for pip."""
-    names = [
-        re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0] for line in requires("fedflat") or () if "extra" not in line
-    ]
-    lines = [f"# Python {platform.python_version()}, {platform.system()} {platform.machine()}; {_code()}"]
-    for name in sorted(names, key=str.lower):
-        try:
-            lines.append(f"{name}=={version(name)}")
-        except PackageNotFoundError:
-            continue
+    lines = [f"# Python {platform.python_version()}, {platform.system()} {platform.machine()}; {code_in_words()}"]
+    lines += [f"{name}=={number}" for name, number in libraries().items()]
     return "\n".join(lines) + "\n"
 
 
-def _code() -> str:
-    """The version of FedFlat that exports, in words."""
-    about = git_commit()
-    changed = ", with changes" if about["dirty"] else ""
-    commit = "" if about["commit"] is None else f", commit {about['commit']}{changed}"
-    return f"FedFlat {__version__}{commit}"
+def libraries() -> dict[str, str]:
+    """The versions of the libraries that FedFlat requires, as far as they are installed."""
+    names = [
+        re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0] for line in requires("fedflat") or () if "extra" not in line
+    ]
+    found: dict[str, str] = {}
+    for name in sorted(names, key=str.lower):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def readme(contents: Contents) -> str:
@@ -76,7 +73,7 @@ def readme(contents: Contents) -> str:
     commands = [shlex.join(["fedflat", *words, *contents.options]) for words in contents.commands]
     counts = {"run": len(contents.runs), "final model": contents.models, "state": contents.states}
     found = ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items())
-    summary = f"{found}. Exported by {_code()}."
+    summary = f"{found}. Exported by {code_in_words()}."
     rendering = [
         "No training is needed. Install FedFlat, if possible the version above, and run in this folder:",
         "",

@@ -26,6 +26,7 @@ from fedflat.analysis.planning.targets import (
     TunedFile,
     experiments_with,
     find_targets,
+    named_in,
 )
 from fedflat.analysis.provenance.archive import write_archive
 from fedflat.analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
@@ -60,11 +61,12 @@ def export(
     models: bool = False,
     reports: bool = True,
 ) -> Contents:
-    """Write the archive of targets, such as quick_table_accuracy; `sources` as for `experiments_with`.
+    """Write the archive of targets, such as quick_table_accuracy or mine.yaml; `sources` as for `experiments_with`.
 
     Without `reports`, the rendered tables and figures are left out. A `UserError` if a target is unknown, or if one of
     its files is missing or damaged.
     """
+    names, sources = named_in(names, sources)
     name = " ".join(names)
     targets = find_targets(names, experiments_with(results, overrides, sources))
     if any(isinstance(target, StudyReport | ReportOnTuning) for target in targets):

@@ -90,7 +90,7 @@ class Replay:
         start = max((r for r in states if r <= latest), default=0)
         return range(start + 1, min((start if first is None else latest) + count, done) + 1)
 
-    def evaluate(self, comparison: Differences) -> None:
+    def evaluate(self, differences: Differences) -> None:
         """Evaluate the final model, and compare the result with the metrics of the last round."""
         device, last = self.setup.objective.device, self.metrics[-1]
         self._choice(len(self.metrics)).prepare([self.setup.objective])
@@ -98,9 +98,9 @@ class Replay:
         self.setup.federation.evaluate_with(final)
         again = self.setup.evaluate_model(final.w)
         stored = {name: last.get(name, nan) for name in again}
-        comparison.numbers(self.run.path / METRICS, f"round {len(self.metrics)}", stored, again)
+        differences.numbers(self.run.path / METRICS, f"round {len(self.metrics)}", stored, again)
 
-    def compute(self, rounds: range, comparison: Differences) -> None:
+    def compute(self, rounds: range, differences: Differences) -> None:
         """Compute these rounds, and compare metrics, states, local models and the final model as far as stored."""
         setup, run, device = self.setup, self.run, self.setup.objective.device
         start = rounds.start - 1
@@ -113,28 +113,28 @@ class Replay:
             row: dict[str, float] = {"round": number, **measurements.numbers()}
             if number in run.config.evaluated_rounds and not row["diverged"]:
                 row |= setup.evaluate(state)
-            comparison.numbers(run.path / METRICS, f"round {number}", self.metrics[number - 1], row)
+            differences.numbers(run.path / METRICS, f"round {number}", self.metrics[number - 1], row)
             of_clients = {one.client: result for one, result in zip(work, results, strict=True)}
-            self._compare(state, of_clients, comparison)
+            self._compare(state, of_clients, differences)
 
     def _choice(self, finished_rounds: int) -> EngineChoice:
         """The choice after this many rounds; the loop if it is not known, a simpler one if it is not possible here."""
         choice = self.recorded[1 if finished_rounds else 0] or EngineChoice()
         return choice if choice.is_possible_on(self.setup.objective.device) else choice.simpler() or choice
 
-    def _compare(self, state: FederationState, results: Mapping[int, LocalResult], comparison: Differences) -> None:
+    def _compare(self, state: FederationState, results: Mapping[int, LocalResult], differences: Differences) -> None:
         """Compare what the run has stored after a round with the state and the clients' results of this round."""
         run, cpu, evaluated = self.run, torch.device("cpu"), self.setup.federation.evaluated(state)
         if (file := snapshot_file(run.path, state.round)).is_file():
-            comparison.state(file, run.snapshot(state.round, cpu), state)
+            differences.state(file, run.snapshot(state.round, cpu), state)
         if (file := local_models_file(run.path, state.round)).is_file():
             stored, when = run.local_models(state.round, cpu), f"after round {state.round}"
             computed = {f"client {client}'s model {when}": result.w for client, result in results.items()}
             models = {f"client {client}'s model {when}": w for client, w in stored.items()}
             name = f"the global model {when}"
-            comparison.tensors(file, {**models, name: stored.w_global}, {**computed, name: evaluated})
+            differences.tensors(file, {**models, name: stored.w_global}, {**computed, name: evaluated})
         if state.round == len(self.metrics) and (file := run.path / FINAL).is_file():
-            comparison.tensors(file, _of_final(run.final(cpu)), _of_final(self.setup.federation.final(state)))
+            differences.tensors(file, _of_final(run.final(cpu)), _of_final(self.setup.federation.final(state)))
 
 
 def _of_final(final: FederationState) -> dict[str, Tensor]:

@@ -135,7 +135,7 @@ def _is_together(stored: Row) -> bool:
 def verify(baselines: Baselines, stored: Row, device: torch.device, progress: Progress) -> list[RetrainedRun]:
     """Train a stored run of these baselines again in a temporary folder, and compare it with what is stored.
 
-    Seeds that were trained together are trained together again: one verdict for each of them, and one for their mean
+    Seeds that were trained together are trained together again: one result for each of them, and one for their mean
     where bits may differ.
     """
     address = CellAddress.of("/".join(str(stored[column]) for column in IDS))
@@ -155,13 +155,13 @@ def verify(baselines: Baselines, stored: Row, device: torch.device, progress: Pr
         targets = [float(column.removeprefix(ROUNDS_TO)) for column in stored if str(column).startswith(ROUNDS_TO)]
         finished = [FinishedRun(address, run) for run in runs]
         again = [{**measured(run, final, targets), **about(run, final)} for run in finished]
-    verdicts = [
+    retrained = [
         RetrainedRun(
             _name(row), float(row["test_accuracy"]), float(new["test_accuracy"]), *_compared(row, new, allowed)
         )
         for row, new, allowed in zip(rows, again, (limits(baselines, row) for row in rows), strict=True)
     ]
-    return [*verdicts, *_verdict_of_mean(rows, again)]
+    return [*retrained, *_verdict_of_mean(rows, again)]
 
 
 def _name(stored: Row) -> str:
@@ -233,10 +233,10 @@ def has_changed(stored: Row, folder: Path) -> str | None:
     return f"experiment {name} has other values for {path} now" if changed else None
 
 
-def as_table(verdicts: Sequence[RetrainedRun]) -> list[str]:
-    """The verdicts as lines of text."""
+def as_table(retrained: Sequence[RetrainedRun]) -> list[str]:
+    """The retrained runs as lines of text."""
     rows: list[tuple[str, ...]] = [("run", "stored", "again", "difference", "")]
-    for one in verdicts:
+    for one in retrained:
         numbers = (one.stored, one.again, one.again - one.stored)
         rows.append((one.run, *("–" if isnan(number) else f"{number:.2f}" for number in numbers), one.words))
     return aligned(rows, right={1, 2, 3})

@@ -1,6 +1,6 @@
 """Verifies finished runs: files, identity, data and partition, and rounds that are computed again. Changes nothing.
 
-A run cannot prove all that it contains. So a verdict names what was verified. Nothing verifies the seconds in
+A run cannot prove all that it contains. So a verification names what was verified. Nothing verifies the seconds in
 `times.csv`, what `run.log` says, and the metrics of rounds that are not computed again.
 """
 
@@ -72,27 +72,27 @@ def verify_run(
 
     With `trust`, code in the run may be executed.
     """
-    verdict, threads = Verification(path), torch.get_num_threads()
+    verification, threads = Verification(path), torch.get_num_threads()
     try:
-        run = _checked_files(path, verdict)
+        run = _checked_files(path, verification)
         if run is not None:
             if trust:
                 trust_code(path)
-            _verify(run, rounds, first, device, verdict)
+            _verify(run, rounds, first, device, verification)
     finally:
         torch.set_num_threads(threads)
-    return verdict
+    return verification
 
 
-def _checked_files(path: Path, verdict: Verification) -> RunDirectory | None:
+def _checked_files(path: Path, verification: Verification) -> RunDirectory | None:
     """The run, after all its files have been read; None if one of them is missing or damaged."""
     if not is_complete(path):
-        verdict.differs.append(str(DamagedFileError(path / CONFIG, "it does not exist", train_again(path))))
+        verification.differs.append(str(DamagedFileError(path / CONFIG, "it does not exist", train_again(path))))
         return None
     run = RunDirectory(path)
     read = readers(run)
     if not has_models(run):
-        verdict.unverified.append("models (none is stored)")
+        verification.unverified.append("models (none is stored)")
     files = Verification(path)
     UNCHECKED.difference_update(read)
     for file, reader in read.items():
@@ -101,32 +101,32 @@ def _checked_files(path: Path, verdict: Verification) -> RunDirectory | None:
     checked = [file for file in read if file.suffix in WITH_CHECKSUMS]
     without = [file for file in checked if file in UNCHECKED]
     if without == checked:  # of an earlier version
-        verdict.unverified.append(f"{len(without)} files without checksums")
+        verification.unverified.append(f"{len(without)} files without checksums")
     for file in without if without != checked else ():
         with files.of(file.name):
             raise DamagedFileError(file, "it has no checksum, but other files of the run have one", run.remedy)
-    verdict.differs += files.differs
-    verdict.unverified += files.unverified
-    verdict.verified.append(f"{len(files.verified)} files")
+    verification.differs += files.differs
+    verification.unverified += files.unverified
+    verification.verified.append(f"{len(files.verified)} files")
     return None if files.differs or files.unverified else run
 
 
-def _verify(run: RunDirectory, rounds: int, first: int | None, device: Devices, verdict: Verification) -> None:
+def _verify(run: RunDirectory, rounds: int, first: int | None, device: Devices, verification: Verification) -> None:
     """Verify what intact files say."""
-    with verdict.of("identity"):
+    with verification.of("identity"):
         _check_identity(run)
-    if "identity" not in verdict.verified:
+    if "identity" not in verification.verified:
         return
     if _has_only_final(run):
-        verdict.unverified.append("states and local models (none is stored)")
-    with verdict.of("data"):
+        verification.unverified.append("states and local models (none is stored)")
+    with verification.of("data"):
         _check_data(run)
-    if "data" not in verdict.verified:
-        verdict.unverified.append("partition and rounds, which need the data")
+    if "data" not in verification.verified:
+        verification.unverified.append("partition and rounds, which need the data")
         return
-    with verdict.of("partition"):
+    with verification.of("partition"):
         _check_partition(run)
-    with verdict.of("rounds") as found:
+    with verification.of("rounds") as found:
         found.append(_computed_again(run, rounds, first, device(run)))
 
 
@@ -196,15 +196,15 @@ def _computed_again(run: RunDirectory, count: int, first: int | None, device: to
     """
     try:
         setup = RunSetup.build(run.config, device, run.split())
-        replay, comparison = Replay(run, setup), Differences(setup.objective.precision)
+        replay, differences = Replay(run, setup), Differences(setup.objective.precision)
         rounds, done, again = replay.rounds(count, first), len(replay.metrics), []
         if rounds:
             start, last = rounds[0], rounds[-1]
             again.append(f"{f'rounds {start} to' if start < last else 'round'} {last} of {done}")
-            replay.compute(rounds, comparison)
+            replay.compute(rounds, differences)
         if (run.path / FINAL).is_file() and not run.diverged:
             again.append("the evaluation of the final model")
-            replay.evaluate(comparison)
+            replay.evaluate(differences)
     except UserError:
         raise
     except (Exception, SystemExit) as error:
@@ -212,9 +212,9 @@ def _computed_again(run: RunDirectory, count: int, first: int | None, device: to
             raise
         raise explained from None
     what, other = " and ".join(again) or "nothing", ", ".join(replay.reasons())
-    if comparison.same_bits:
+    if differences.same_bits:
         return f"{what} computed again with the same bits" + (f" ({other})" if other else "")
-    if other and comparison.equal_up_to_rounding:
-        return f"{what} computed again, equal up to rounding ({comparison.difference}; {other})"
+    if other and differences.equal_up_to_rounding:
+        return f"{what} computed again, equal up to rounding ({differences.difference}; {other})"
     more = f", which is more than rounding explains ({other})" if other else ""
-    raise DifferenceError(f"'{comparison.place}': {comparison.difference}{more}: {run.remedy}")
+    raise DifferenceError(f"'{differences.place}': {differences.difference}{more}: {run.remedy}")

@@ -57,12 +57,12 @@ def files_of(spec: ModuleSpec) -> list[Path]:
     return list(dict.fromkeys([*file, *(one for folder in folders for one in sorted(folder.rglob("*.py")))]))
 
 
-def place(name: str) -> Path | None:
-    """Where a package or module of the highest level is.
+def place(name: str, folder: Path | None = None) -> Path | None:
+    """Where a package or module of the highest level is: in `folder`, or by default where `found` looks.
 
     None: it is part of Python or FedFlat, installed, or absent.
     """
-    first = None if name in PROVIDED else _first(found(name))
+    first = None if name in PROVIDED | {""} else _first(in_folder(folder, name) if folder else found(name))
     return None if first is None or first in _OWN or INSTALLED & set(first.parts) else first
 
 

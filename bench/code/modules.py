@@ -7,14 +7,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from fedflat.bench.code.module_places import (
-    INSTALLED,
-    PROVIDED,
-    CheckingFinder,
-    by_others,
-    current_folder,
-    in_folder,
-)
+from fedflat.bench.code.module_places import INSTALLED, PROVIDED, CheckingFinder, by_others, current_folder, in_folder
 from fedflat.bench.code.present_names import compiled
 from fedflat.bench.code.trusted_code import require_trusted
 

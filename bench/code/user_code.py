@@ -1,6 +1,8 @@
 """User-defined Python files: how they are executed, and how their errors are reported in one line."""
 
 import ast
+import linecache
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +71,20 @@ def refuse_own_imports(file: Path, source: bytes, kind: str) -> None:
             raise OwnImportError(file, kind, str(there.relative_to(folder)), line)
 
 
+def _own_import(error: ImportError, file: Path, line: int) -> str | None:
+    """What an import in this line was to import, if it failed because a file of a user is executed alone.
+
+    That is a file of its folder, which is not on Python's path, or any relative import.
+    """
+    folder = file.parent.resolve()
+    own = place((error.name or "").partition(".")[0], folder)
+    if own is not None:
+        return str(own.relative_to(folder))
+    linecache.checkcache(str(file))
+    relative = re.match(r"\s*from\s+(\.[\w.]*)\s+import\s+(\w+)", linecache.getline(str(file), line))
+    return None if relative is None else relative[1] if relative[1].strip(".") else "".join(relative.groups())
+
+
 def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The lines of imports, and the packages or modules of the highest level that they name now."""
     use_present_names(tree)
@@ -79,9 +95,14 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module.partition(".")[0]
 
 
-def failure(file: Path, kind: str, error: BaseException) -> FailingCodeError:
-    """The one-line error for an exception that was raised while code of this file was running."""
+def failure(file: Path, kind: str, error: BaseException) -> UserError:
+    """The one-line error for an exception that was raised while code of this file was running.
+
+    A `FailingCodeError`, or an `OwnImportError` if it was to import another file of its folder.
+    """
     line = line_of(error, file)
+    if isinstance(error, ImportError) and line is not None and (own := _own_import(error, file, line)) is not None:
+        return OwnImportError(file, kind, own, line)
     return FailingCodeError(f"the {kind} '{file}' fails{'' if line is None else f' in line {line}'}: {reason(error)}")
 
 

@@ -3,6 +3,8 @@
 import copy
 import functools
 import os
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ from fedflat.bench.input.strict_yaml import load_yaml
 
 PAPER_TABLES = Path(__file__).resolve().parents[2] / "paper_tables"
 """The folder of the named experiments and of the layouts of their tables and figures, one folder for each."""
+
+_OF_TARGETS = "(table_.*|figure_.*|analysis_.*|runs|explore|tune|study|tuning_report|claims)"
+"""How the names of Snakemake's targets end, as a pattern."""
 
 
 def experiment_names() -> list[str]:
@@ -36,9 +41,22 @@ def experiment_file(name: str) -> Path:
             files = sorted(map(str, (*Path(name).glob("*.yaml"), *Path(name).glob("*.yml"))))
             example = (*files, "mine.yaml")[0]
             raise UserError(f"'{name}' is a folder (allowed: an experiment's YAML file, such as {example})")
-        mistake = unknown("experiment", name, experiment_names())
+        if (own := _own_file(name)) is not None:
+            raise UserError(f"experiment '{name}' is not one of FedFlat's, but yours: name it by its file, '{own}'")
+        target = re.fullmatch(rf"({'|'.join(experiment_names())})_{_OF_TARGETS}", name)
+        mistake = unknown("experiment", name, experiment_names(), None if target is None else target[1])
         raise UserError(f"{mistake}; name an experiment of yours by its YAML file")
     return PAPER_TABLES / name / "experiments.yaml"
+
+
+def _own_file(name: str) -> Path | None:
+    """The YAML file in the current folder, or in one of its folders, of an experiment that has this name."""
+    wanted = re.compile(rf"^name:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", re.MULTILINE)
+    with suppress(OSError):  # the current folder cannot be read
+        for file in sorted(one for pattern in ("*.y*ml", "*/*.y*ml") for one in Path().glob(pattern)):
+            if file.is_file() and wanted.search(file.read_text(encoding="utf-8", errors="replace")):
+                return file
+    return None
 
 
 def experiment_files(name: str) -> list[Path]:

@@ -1,17 +1,7 @@
 """Methods as compositions: perturbation × correction × server, and the catalog of named ones."""
 
-from fedflat.bench.methods.base import (
-    ClientRound,
-    Correction,
-    Loss,
-    Perturbation,
-    Server,
-    ServerRound,
-    norm,
-    unit,
-)
-from fedflat.bench.methods.catalog import CATALOG, recipe
-from fedflat.bench.methods.compose import compose
+from fedflat.bench.methods.base import ClientRound, Correction, Loss, Perturbation, Server, ServerRound, norm, unit
+from fedflat.bench.methods.catalog import CATALOG
 from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Components, Recipe
 
@@ -26,8 +16,6 @@ __all__ = [
     "Recipe",
     "Server",
     "ServerRound",
-    "compose",
     "norm",
-    "recipe",
     "unit",
 ]

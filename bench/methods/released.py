@@ -123,8 +123,7 @@ FEDGMT = Code(
     not_covered=("the weight decay is 1e-5, a constant of the code",),
 )
 FEDSWA = Code(
-    "junkangLiu0/FedSWA",
-    training={"clip": 10.0, "lr_schedule": {"name": "cosine"}, "aggregation": "uniform"},
+    "junkangLiu0/FedSWA", training={"clip": 10.0, "lr_schedule": {"name": "cosine"}, "aggregation": "uniform"}
 )
 FEDSWA_MAY = replace(
     FEDSWA,
@@ -138,9 +137,7 @@ FEDWMSAM = Code(
     report="best",
 )
 FEDNSAM = replace(
-    FEDSWA,
-    repository="junkangLiu0/FedNSAM",
-    not_covered=("extrapolates BatchNorm's statistics like parameters",),
+    FEDSWA, repository="junkangLiu0/FedNSAM", not_covered=("extrapolates BatchNorm's statistics like parameters",)
 )
 
 UNIFORM = {"aggregation": "uniform"}
@@ -157,10 +154,7 @@ RELEASES: dict[str, dict[str, Release]] = {
         "official_fedgf": OFFICIAL_FEDGF.bundle(training=UNIFORM),
         "caldarola": CALDAROLA.bundle(),
     },
-    "fedavgm": {
-        "caldarola": CALDAROLA.bundle(),
-        "official_fedgf": OFFICIAL_FEDGF.bundle(training=SAMPLES),
-    },
+    "fedavgm": {"caldarola": CALDAROLA.bundle(), "official_fedgf": OFFICIAL_FEDGF.bundle(training=SAMPLES)},
     "fedadam": {
         "fl_simulator": FL_SIMULATOR.bundle(init_v="zero", tau=0.01),
         "fedlesam": FEDLESAM.bundle(init_v="zero", tau=0.01),
@@ -188,12 +182,9 @@ RELEASES: dict[str, dict[str, Release]] = {
         "feddc": FEDDC.bundle(
             "1/(K η) uses the η of the first round",
             "λ and c are divided by the client's size relative to the mean size",
-        ),
+        )
     },
-    "fedcm": {
-        "fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS),
-        "fedlesam": FEDLESAM.bundle(REAL_STEPS),
-    },
+    "fedcm": {"fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS), "fedlesam": FEDLESAM.bundle(REAL_STEPS)},
     # The penalty in this code lacks the factor 1/2: its weight 1e-3 is λ/2.
     "fedacg": {"fedacg": FEDACG.bundle(MIXED_PRECISION, beta=0.85, lam=2e-3)},
     "fedrcl": {"fedrcl": FEDRCL.bundle(MIXED_PRECISION)},
@@ -201,7 +192,7 @@ RELEASES: dict[str, dict[str, Release]] = {
         "fedsim": FEDSIM.bundle(
             "μ is scaled by the mean client size over the client's own",
             "the mean model of the server is evaluated in addition to w",
-        ),
+        )
     },
     "fedsam": {
         "caldarola": CALDAROLA.bundle(),
@@ -209,17 +200,12 @@ RELEASES: dict[str, dict[str, Release]] = {
         "fedlesam": FEDLESAM.bundle(),
         "official_fedgf": OFFICIAL_FEDGF.bundle(training=SAMPLES),
     },
-    "fedasam": {
-        "caldarola": CALDAROLA.bundle(),
-        "official_fedgf": OFFICIAL_FEDGF.bundle(training=SAMPLES),
-    },
+    "fedasam": {"caldarola": CALDAROLA.bundle(), "official_fedgf": OFFICIAL_FEDGF.bundle(training=SAMPLES)},
     "mofedsam": {
         "fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS),
         "fedlesam": FEDLESAM.bundle("α is not applied to the gradient: q = g + (1−α) D", REAL_STEPS),
         "official_fedgf": OFFICIAL_FEDGF.bundle(
-            "D shrinks by 1−α at every local step, from client to client",
-            training=UNIFORM,
-            server_step="literal",
+            "D shrinks by 1−α at every local step, from client to client", training=UNIFORM, server_step="literal"
         ),
     },
     "fedgamma": {
@@ -234,9 +220,7 @@ RELEASES: dict[str, dict[str, Release]] = {
     },
     "fedspeed": {"fl_simulator": FL_SIMULATOR.bundle(training=SPLIT)},
     "fedlesam": {"fedlesam": FEDLESAM.bundle(estimate="released_literal")},
-    "fedlesam_s": {
-        "fedlesam": FEDLESAM.bundle(REAL_STEPS, estimate="released_literal", correction_weight=0.1),
-    },
+    "fedlesam_s": {"fedlesam": FEDLESAM.bundle(REAL_STEPS, estimate="released_literal", correction_weight=0.1)},
     "fedlesam_d": {"fedlesam": FEDLESAM.bundle(training=SPLIT, estimate="released_literal")},
     "dp_fedsam": {"dp_fedsam": DP_FEDSAM.bundle(clip_scope="tensor", ascent="adaptive")},
     "fedgloss": {"fedgloss": FEDGLOSS.bundle(server_radius="released", dual_norm="NM")},
@@ -270,7 +254,7 @@ RELEASES: dict[str, dict[str, Release]] = {
     "fedwmsam": {
         "fedwmsam": FEDWMSAM.bundle(
             REAL_STEPS, "D has another factor, the decay of the rate", estimate="released_literal"
-        ),
+        )
     },
     # Two versions of one script, of November 2025 and of March 2026.
     "fednsam": {
@@ -282,7 +266,7 @@ RELEASES: dict[str, dict[str, Release]] = {
             "no guard against a zero update: NaN",
             "its script passes --c_o instead of --T_D, which its parser refuses",
             training=SAMPLES,
-        ),
+        )
     },
 }
 """Releases by method and short name of the code. The variant `released` is the first one: the code of the method's

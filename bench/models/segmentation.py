@@ -10,7 +10,7 @@ from fedflat.bench.data.label_maps import IGNORED
 from fedflat.bench.models.network import cross_entropy_sum
 
 
-class Confusion:
+class ConfusionMatrix:
     """Counts of labelled pixels `[C, C]` by true and predicted class, whole numbers."""
 
     def __init__(self, classes: int) -> None:
@@ -22,8 +22,8 @@ class Confusion:
         pairs = y[labelled] * classes + scores.argmax(1)[labelled]
         self.counts += torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
 
-    def __add__(self, other: "Confusion") -> "Confusion":
-        both = Confusion(len(self.counts))
+    def __add__(self, other: "ConfusionMatrix") -> "ConfusionMatrix":
+        both = ConfusionMatrix(len(self.counts))
         both.counts = self.counts + other.counts
         return both
 
@@ -50,11 +50,11 @@ class _Tally:
 
     loss: float
     images: int
-    confusion: Confusion
+    confusion: ConfusionMatrix
 
     @classmethod
     def of(cls, model: Callable[[Tensor], Tensor], data: Iterable[tuple[Tensor, Tensor]], classes: int) -> "_Tally":
-        losses, images, confusion = list[Tensor](), 0, Confusion(classes)
+        losses, images, confusion = list[Tensor](), 0, ConfusionMatrix(classes)
         for x, y in data:
             scores = model(x)
             losses.append(cross_entropy_sum(scores, y).double())

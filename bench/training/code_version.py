@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedflat.bench import __version__
 from fedflat.bench.input.content import named_contents, short_hash
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -28,6 +29,14 @@ def git_commit() -> Mapping[str, Any]:
     if top is None or Path(top) != PACKAGE.parent:  # also if a foreign repository contains the installed package
         return {"commit": None, "dirty": None}
     return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain", "--", str(PACKAGE)))}
+
+
+def code_in_words() -> str:
+    """The version of FedFlat, and its commit where it is known."""
+    about = git_commit()
+    changed = ", with changes" if about["dirty"] else ""
+    commit = "" if about["commit"] is None else f", commit {about['commit']}{changed}"
+    return f"FedFlat {__version__}{commit}"
 
 
 def _git(*arguments: str) -> str | None:

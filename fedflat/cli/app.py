@@ -38,12 +38,8 @@ from fedflat.explained import EXPLAINED, explained, is_closed_pipe, lacks_memory
 # The help shows placeholders such as CELL for arguments, without Python's types such as <list[str]>.
 setattr(typer.core.TyperArgument, "display_type_rich", lambda argument, ctx: "")  # noqa: B010 - mypy refuses "="
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
-)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.callback()(project.options)
 for subcommand in (
     project.init,
     training.run, stored.runs, tuning.tune, tuning.search, tuning.tuning_report,
@@ -54,6 +50,7 @@ for subcommand in (
     methods.methods, methods.new_method, methods.check_method, methods.schema,
     published.published, published.claims,
     planning.plan,
+    project.versions,
 ):  # fmt: skip
     app.command()(subcommand)
 app.command("import")(provenance.import_)  # a word that Python reserves

@@ -86,8 +86,7 @@ ExperimentName = Annotated[str, experiment_argument()]
 ExperimentNames = Annotated[
     list[str],
     typer.Argument(
-        help="The names of experiments (folders of paper_tables/), or the paths of YAML files.",
-        metavar="EXPERIMENT...",
+        help="The names of experiments (folders of paper_tables/), or the paths of YAML files.", metavar="EXPERIMENT..."
     ),
 ]
 OwnExperiments = Annotated[
@@ -102,7 +101,10 @@ StoredOrRuns = Annotated[
     str, typer.Argument(help="The name of stored baselines, or with --runs that of an experiment.", metavar="GRID")
 ]
 StoredBaselines = Annotated[
-    Path | None, folder_option("The folder of the baselines. Default: results/baselines/GRID.", "--baselines")
+    Path | None,
+    folder_option(
+        "The folder of the baselines. Default: results/baselines/GRID, or else the installed ones.", "--baselines"
+    ),
 ]
 
 

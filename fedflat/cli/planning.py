@@ -14,7 +14,8 @@ def plan(
         list[str],
         typer.Argument(
             metavar="TARGET",
-            help="Targets of Snakemake, for example fedgf_table_1, fedlesam, fedtoga_runs or all_tables.",
+            help="Targets of Snakemake, for example fedgf_table_1, fedlesam, fedtoga_runs or all_tables, or an "
+            "experiment's YAML file.",
         ),
     ],
     scale: Annotated[
@@ -52,6 +53,7 @@ def plan(
     \b
     Examples:
       fedflat plan fedgf_table_1 fedgf_figure_4
+      fedflat plan mine/experiments.yaml
       fedflat plan mine_table_accuracy --experiment mine/experiments.yaml
       fedflat plan all_tables --scale smoke --seed 0 --method fedavg --method fedsam
     """

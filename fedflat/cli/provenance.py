@@ -88,10 +88,10 @@ def verify(
 
     runs, differing = dict.fromkeys(path for one in folder for path in find(one)), list[str]()
     for path in runs:
-        verdict = verify_run(path, rounds, device_of, first=first, trust=trust)
-        typer.echo(str(verdict))
-        if verdict.differs:
-            differing.append(str(verdict.about))
+        verification = verify_run(path, rounds, device_of, first=first, trust=trust)
+        typer.echo(str(verification))
+        if verification.differs:
+            differing.append(str(verification.about))
     if differing:
         raise UserError(f"{len(differing)} of {len(runs)} differ: {first_few(differing)}")
     typer.echo(resources_used(started))
@@ -101,7 +101,8 @@ def export(
     target: Annotated[
         list[str],
         typer.Argument(
-            help="Targets of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick.",
+            help="Targets of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick, or its "
+            "YAML file.",
             metavar="TARGET...",
         ),
     ],
@@ -137,7 +138,7 @@ def export(
     """
     from fedflat.analysis.provenance.export import export as write
 
-    archive = out or Path(f"{target[0]}.zip")
+    archive = out or Path(f"{Path(target[0]).stem}.zip")
     given = overrides_of(set_)
     contents = write(target, archive, results, given, experiments or (), models=models, reports=reports)
     typer.echo(f"{archive}: {len(contents.runs)} runs, {archive.stat().st_size / 2**10:,.0f} KiB")

@@ -22,9 +22,12 @@ def table(
     name: Annotated[
         str,
         typer.Argument(
-            help="The name of a table: a file in the experiment's folder tables/, without .yaml.", metavar="TABLE"
+            help="The name of a table: a file in the experiment's folder tables/, without .yaml. Without a name, the "
+            "command lists them.",
+            metavar="TABLE",
+            show_default=False,
         ),
-    ],
+    ] = "",
     set_: Set = None,
     results: Results = Path("results"),
 ) -> None:
@@ -49,9 +52,12 @@ def figure(
     name: Annotated[
         str,
         typer.Argument(
-            help="The name of a figure: a file in the experiment's folder figures/, without .yaml.", metavar="FIGURE"
+            help="The name of a figure: a file in the experiment's folder figures/, without .yaml. Without a name, the "
+            "command lists them.",
+            metavar="FIGURE",
+            show_default=False,
         ),
-    ],
+    ] = "",
     set_: Set = None,
     results: Results = Path("results"),
 ) -> None:

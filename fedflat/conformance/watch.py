@@ -32,10 +32,7 @@ _OTHERS = (
     "download_bits", "rate",
 )  # fmt: skip
 _HOOKS = (*_RETURNS_A_VECTOR, *_RETURNS_NAMED_TENSORS, *_OTHERS)
-_FIELDS = {
-    ClientRound: ("w_global",),
-    ServerRound: ("w", "start", "updates", "sent", "weights", "steps"),
-}
+_FIELDS = {ClientRound: ("w_global",), ServerRound: ("w", "start", "updates", "sent", "weights", "steps")}
 _ENTRIES = {ClientRound: ("received", "state"), ServerRound: ("uploads", "state")}
 _REPLACEABLE = "state"
 """The entries of a round that hooks may replace."""

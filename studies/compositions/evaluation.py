@@ -13,6 +13,7 @@ from fedflat.analysis.comparison import baselines
 from fedflat.analysis.comparison.compare import Comparison, paired
 from fedflat.analysis.comparison.run_table import CURVE_IDS, TUNED
 from fedflat.bench.experiments.address import IDS
+from fedflat.bench.experiments.installed import RUNS
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.tuning.ranges import value_at
 from studies.compositions.files import COMPOSED
@@ -62,7 +63,7 @@ class CompositionResults:
             return cls(grid, screening, composed, published, {})
         comparable(composed, published)
         places = baseline_folders(grid, stored)
-        if not all((place / baselines.RUNS).is_file() for place in places):
+        if not all((place / RUNS).is_file() for place in places):
             return cls(grid, screening, composed, published, {})
         rivals, runs = (baselines.load(place.name, place).of_variant(TUNED).runs for place in places)
         for rows, search in ((rivals, published), (runs, composed)):

@@ -12,7 +12,7 @@ from fedflat.bench.engine.batches import EpochBatches
 from fedflat.bench.engine.federation import Federation, FederationState
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.host.torch_device import prepare_device
-from fedflat.bench.methods import recipe
+from fedflat.bench.methods.catalog import recipe
 from fedflat.bench.methods.compose import combine
 from fedflat.bench.models.network import has_buffers
 from fedflat.bench.numerics.precision import Precision, prepare_precision

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +17,7 @@ import pytest
 import typer
 
 from fedflat.analysis.analyses import ANALYSES
+from fedflat.bench import __version__
 from fedflat.bench.data.partitions.base import partition_hash
 from fedflat.bench.data.partitions.from_file import FromFile
 from fedflat.bench.data.sources import SOURCES
@@ -23,8 +25,11 @@ from fedflat.bench.data.sources.cifar import Cifar10
 from fedflat.bench.data.sources.digits import Digits
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.host.machine import processor
 from fedflat.bench.methods.catalog import CATALOG
 from fedflat.bench.numerics.streams import numpy_stream
+from fedflat.bench.training import code_version
+from fedflat.bench.training.code_version import code_fingerprint, code_in_words
 from fedflat.cli.analysing import analysis_questions
 from fedflat.cli.app import app
 from fedflat.method_description import SYMBOLS, describe, overview
@@ -361,3 +366,23 @@ def test_a_partition_is_drawn_without_training(tmp_path):
     assert len(fedflat("data", "partition", "quick", "--results", tmp_path).stdout.splitlines()) == 8
     assert "unknown partition of experiment quick 'dirichlet-1'" in refused("data", "partition", "quick", "dirichlet-1")
     assert "the path is empty" in refused("data", "partition", "quick", "--results", "")
+
+
+def test_versions():
+    first, *facts = fedflat("versions").stdout.splitlines()
+    assert first == fedflat("--version").stdout.strip() == code_in_words()
+    known = dict(fact.split(": ", 1) for fact in facts)
+    assert known["installed in"] == str(ROOT / "fedflat")
+    assert known["training code"] == code_fingerprint()
+    assert known["torch"] == version("torch")
+    assert known["machine"].startswith(processor())
+
+
+def test_the_version_names_changes_and_needs_no_repository(monkeypatch):
+    for about, words in (
+        ({"commit": None, "dirty": None}, ""),
+        ({"commit": "abc", "dirty": False}, ", commit abc"),
+        ({"commit": "abc", "dirty": True}, ", commit abc, with changes"),
+    ):
+        monkeypatch.setattr(code_version, "git_commit", lambda about=about: about)
+        assert code_in_words() == f"FedFlat {__version__}{words}"

@@ -264,6 +264,7 @@ READS_NO_RUNS = {
     "new-method": "writes a file",
     "published": "reads published numbers",
     "schema": "prints a schema",
+    "versions": "reads no file of a user",
     "weights download": "reads the folder of data sets",
     "weights list": "reads the folder of data sets",
 }

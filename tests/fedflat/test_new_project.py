@@ -1,5 +1,7 @@
 """`fedflat init`: what it writes, and that it overwrites nothing."""
 
+import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from fedflat.bench.experiments.files import PAPER_TABLES
 from fedflat.bench.input.errors import UserError
 from fedflat.new_project import project_files, write_project
 from tests.commands import fedflat, refused
+from tests.places import ROOT
 
 FILES = [
     "README.md", "Snakefile", "config/config.yaml", "experiments.yaml", "mine.py", "profiles/default/config.yaml",
@@ -58,13 +61,28 @@ def test_its_runs_can_be_compared_with_the_stored_ones_of_quick(project):
         assert own.cell(f"{setting}/fedavg").identity == quick.cell(f"{setting}/fedavg").identity
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", FILES[1:])
 def test_nothing_is_overwritten(name: str, tmp_path: Path):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).symlink_to("nowhere")
     with pytest.raises(UserError, match=f"^there already: {tmp_path / name}; nothing is overwritten"):
         write_project(tmp_path)
     assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == [tmp_path / name]
+
+
+def test_a_readme_stays(tmp_path: Path):
+    """As in a folder that a new repository has begun."""
+    (tmp_path / "README.md").write_text("mine", encoding="utf-8")
+    made = fedflat("init", tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert f"{tmp_path / 'README.md'} is there already, and stays" in made.stdout.splitlines()
+    assert contents(tmp_path) == {**project_files(), "README.md": "mine"}
+
+
+def test_the_readme_names_the_plugin_that_the_extra_has(project):
+    """An installed wheel is on no index, so the extra cannot be installed by its name."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert f"`pip install {shlex.join(extras['slurm'])}`" in (project / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_folder_that_is_not_possible_is_one_line_and_nothing_is_left(tmp_path):

@@ -11,12 +11,12 @@ from pydantic import Field
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.bench.data.dataset import Batches, Subset
-from fedflat.bench.models.segmentation import Confusion
+from fedflat.bench.models.segmentation import ConfusionMatrix
 
 Row = tuple[str, str, int, str, float, float]
 
 
-class ConfusionMatrix(Analysis):
+class Confusion(Analysis):
     """Labelled pixels by true and predicted class, and the intersection over union (IoU) of each class, in percent."""
 
     name: ClassVar[str] = "confusion"
@@ -33,7 +33,7 @@ class ConfusionMatrix(Analysis):
         """
         counts = {part: self._counts(run, images) for part, images in self._parts(run)}
         if len(counts) > 1:
-            counts = {"": sum(counts.values(), Confusion(run.setup.dataset.classes)), **counts}
+            counts = {"": sum(counts.values(), ConfusionMatrix(run.setup.dataset.classes)), **counts}
         names = dict(enumerate(run.config.dataset.class_names))
         rows = [row for part, found in counts.items() for row in _rows(part, found, names)]
         images = f"{self._images(run).samples:,} {'test' if self.data == 'test' else 'training'} images"
@@ -51,14 +51,14 @@ class ConfusionMatrix(Analysis):
         for part, places in parts.items():
             yield part, run.batches(run.setup.test, torch.from_numpy(np.asarray(places)).to(run.device))
 
-    def _counts(self, run: AnalysedRun, images: Batches) -> Confusion:
-        counts = Confusion(run.setup.dataset.classes)
+    def _counts(self, run: AnalysedRun, images: Batches) -> ConfusionMatrix:
+        counts = ConfusionMatrix(run.setup.dataset.classes)
         for x, y in run.progress(images, "confusion: batch"):
             counts.add(run.setup.objective.logits(run.w, x), y)
         return counts
 
 
-def _rows(part: str, counts: Confusion, names: dict[int, str]) -> Iterator[Row]:
+def _rows(part: str, counts: ConfusionMatrix, names: dict[int, str]) -> Iterator[Row]:
     """The rows of a test subset."""
     for label, iou in enumerate(counts.iou().tolist()):
         yield part, "iou", label, names.get(label, f"class {label}"), float("nan"), iou

@@ -17,11 +17,12 @@ from pathlib import Path
 import pandas as pd
 
 from fedflat.analysis.comparison.adding import add
-from fedflat.analysis.comparison.baselines import RUNS, folder_of, load
+from fedflat.analysis.comparison.baselines import folder_of, load
 from fedflat.analysis.comparison.flat.search import add_search, load_search
 from fedflat.analysis.comparison.flat.units import units
 from fedflat.analysis.comparison.run_table import finished_runs
 from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.installed import RUNS
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.tuning.protocol.reading import SearchedGrid

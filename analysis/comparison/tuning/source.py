@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedflat.analysis.comparison.baselines import RUNS, folder_of, load
+from fedflat.analysis.comparison.baselines import folder_of, load
 from fedflat.analysis.comparison.comparable import check_comparable
 from fedflat.analysis.comparison.run_table import TUNED, run_table
 from fedflat.analysis.comparison.study.source import StudySource
@@ -15,6 +15,7 @@ from fedflat.analysis.comparison.tuning.early_stopping import EarlyStopping
 from fedflat.analysis.comparison.tuning.gain import Gain
 from fedflat.analysis.comparison.tuning.trials import collect, file_of, load_trials
 from fedflat.analysis.report.requested import RequestedExperiment
+from fedflat.bench.experiments.installed import RUNS
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError
 

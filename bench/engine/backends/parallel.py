@@ -47,9 +47,7 @@ class Parallel:
                 objective = free.pop()
             except IndexError:
                 objective = Objective(
-                    deepcopy(local.objective.module),
-                    local.objective.precision,
-                    buffer_mode=local.objective.buffer_mode,
+                    deepcopy(local.objective.module), local.objective.precision, buffer_mode=local.objective.buffer_mode
                 )
             objective.channels_last = local.objective.channels_last
             given = {field.name: getattr(local, field.name) for field in fields(local)}

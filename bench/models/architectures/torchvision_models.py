@@ -1,11 +1,13 @@
 """Any classifier of torchvision, with its first layer and its head fitted to the data."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from fedflat.bench.host.torchvision_compat import import_torchvision
 from fedflat.bench.input.errors import UserError, unknown
@@ -50,15 +52,24 @@ class TorchvisionChoice(MayHaveStatistics):
 
     def _on_meta(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """The module without weights, after a forward pass, which shows whether the images are large enough."""
-        device = "cpu" if self.arch.startswith("regnet_") else "meta"  # a RegNet reads numbers of tensors to be built
-        with torch.device(device):
-            module = self.build(image_shape, classes)
+        with _WithoutWeights() if self.arch.startswith("regnet_") else torch.device("meta"):
+            module = self.build(image_shape, classes).to("meta")
         try:
             with torch.no_grad():
-                module.eval()(torch.zeros(2, *image_shape, device=device))
+                module.eval()(torch.zeros(2, *image_shape, device="meta"))
         except (RuntimeError, AssertionError, ValueError) as error:
             raise _unfit(self.label, image_shape, error) from None
         return module
+
+
+class _WithoutWeights(TorchFunctionMode):
+    """In the block, weights are created without memory. A RegNet reads other tensors to be built, so these exist."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        options = dict(kwargs or {})
+        return func(*args, **(options | {"device": "meta"} if func is torch.empty else options))
 
 
 @functools.cache

@@ -93,8 +93,7 @@ def add_search(
     ] = False,
     results: Results = Path("results"),
     stored: Annotated[
-        Path | None,
-        folder_option("The folder of all stored grids. Default: results/baselines.", "--baselines"),
+        Path | None, folder_option("The folder of all stored grids. Default: results/baselines.", "--baselines")
     ] = None,
 ) -> None:
     """Store what a search by a protocol has found so far.
@@ -141,8 +140,7 @@ def verify(
         int, typer.Option(help="How many stored runs are drawn and trained again.", min=1, metavar="N")
     ] = 5,
     seed: Annotated[
-        int | None,
-        typer.Option(help="The seed of the draw. Default: a new one, which is printed.", min=0, metavar="N"),
+        int | None, typer.Option(help="The seed of the draw. Default: a new one, which is printed.", min=0, metavar="N")
     ] = None,
     device: Device = "cpu",
     stored: StoredBaselines = None,
@@ -179,11 +177,11 @@ def verify(
     chosen = drawn(baselines, sample, seed)
     typer.echo(f"drawn with --seed {seed}")
     torch_device = prepare_device(device, available_cores(), typer.echo)
-    verdicts = []
+    retrained = []
     for number, run in enumerate(chosen, start=1):
         typer.echo(f"run {number} of {len(chosen)}", err=True)
-        verdicts.extend(train_again(baselines, run, torch_device, silent))
-    for line in as_table(verdicts):
+        retrained.extend(train_again(baselines, run, torch_device, silent))
+    for line in as_table(retrained):
         typer.echo(line)
     changes = (has_changed(run, stored or folder_of(grid)) for run in chosen)
     for line in dict.fromkeys(filter(None, changes)):
@@ -197,8 +195,8 @@ def verify(
     counted = [
         f"{sum(one.differs for one in found)} of {len(found)} {what} differ"
         for of_mean, what in ((False, "runs"), (True, "means over seeds"))
-        if (found := [one for one in verdicts if one.of_mean == of_mean]) or not of_mean
+        if (found := [one for one in retrained if one.of_mean == of_mean]) or not of_mean
     ]
     typer.echo(f"{', '.join(counted)}; {resources_used(started)}")
-    if any(one.differs for one in verdicts):
+    if any(one.differs for one in retrained):
         raise typer.Exit(1)

@@ -246,6 +246,15 @@ def test_what_is_installed_is_read_until_something_is_added(little: Path, monkey
     with pytest.raises(UserError, match="18 runs are there already"):
         add([requested(little)], "tiny")
     assert not TINY.exists(), "nothing is copied if nothing is added"
+    TINY.mkdir(parents=True)
+    assert folder_of("tiny") == place, "an empty folder hides nothing"
+    (TINY / "curves.csv").touch()
+    assert folder_of("tiny") == place
+    assert len(load("tiny").runs) == 18
+    with pytest.raises(UserError, match=r"tiny' has curves.csv, but no runs.csv: move them away"):
+        begin_as_copy(TINY)
+    assert contents() == {"curves.csv": b""}
+    (TINY / "curves.csv").unlink()
     other = requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))
     assert add([other], "tiny") == TINY == folder_of("tiny")
     assert len(load("tiny").of_variant("untuned").runs) == 18

@@ -115,6 +115,8 @@ def test_what_needs_no_runs_is_reported() -> None:
         ("fedfg_table_1", "fedgf_table_1"),
         ("fedgf_tabel_1", "fedgf_table_1"),
         ("quick_table_accurace", "quick_table_accuracy"),
+        ("accuracy", "quick_table_accuracy"),
+        ("perturbation_rise", "quick_figure_perturbation_rise"),
     ],
 )
 def test_targets_that_do_not_exist_suggest_others(given: str, meant: str) -> None:
@@ -147,6 +149,7 @@ def test_own_experiments_have_targets_too(tmp_path: Path) -> None:
         plan(["mine_runs"], tmp_path, {}, one_second)
     [(part, estimate)] = plan(["mine_runs"], tmp_path, {}, one_second, [str(file)]).items()
     assert (part, estimate.runs) == ("mine: digits", 3 * len(load_experiment(str(file)).paths()))
+    assert plan([str(file)], tmp_path, {}, one_second) == plan(["mine"], tmp_path, {}, one_second, [str(file)])
     other = tmp_path / "other.yaml"
     other.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(UserError, match="two experiments are named mine"):

@@ -189,8 +189,18 @@ def test_summary_does_not_crown_a_method_with_missing_settings(tmp_path: Path) -
 
 
 def test_unknown_names_and_no_runs_are_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unknown table of experiment quick 'table_accuracy'; did you mean 'accuracy'"):
-        Tables(RequestedExperiment("quick", tmp_path)).render("table_accuracy")
+    tables, figures = Tables(RequestedExperiment("quick", tmp_path)), Figures(RequestedExperiment("quick", tmp_path))
+    for target in ("table_accuracy", "quick_table_accuracy"):  # as Snakemake calls it
+        with pytest.raises(UserError, match=f"unknown table of experiment quick '{target}'; did you mean 'accuracy'"):
+            tables.render(target)
+    with pytest.raises(
+        UserError, match=r"^'drift' is a figure of experiment quick; for it: fedflat figure quick drift$"
+    ):
+        tables.render("drift")
+    with pytest.raises(UserError, match=r"^'accuracy' is a table of experiment quick; for it: fedflat table quick acc"):
+        figures.render("accuracy")
+    with pytest.raises(UserError, match=r"^which table of experiment quick\? \(allowed: accuracy, flatness\)$"):
+        tables.render("")
     with pytest.raises(UserError, match="unknown table of experiment quick 'acuracy'; did you mean 'accuracy'"):
         Tables(RequestedExperiment("quick", tmp_path)).render("acuracy")
     with pytest.raises(UserError, match="unknown figure of experiment quick 'drifts'; did you mean 'drift'"):

@@ -14,8 +14,11 @@ from fedflat.bench.code.modules import checked_imports
 from fedflat.bench.code.named_code import require_trusted_names, trust_file, trust_named
 from fedflat.bench.code.trusted_code import UntrustedCodeError, is_trusted, trust
 from fedflat.bench.code.user_code import run_file
+from fedflat.bench.data.sources.arrays import ArrayFunction
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.user_file import recipe_from_file
 from fedflat.bench.models.user_model import UserModel
+from fedflat.round_logs import RunLogs
 from tests.strangers import LEAVES_A_TRACE, become_another_user, executed
 
 
@@ -226,3 +229,46 @@ def test_bytecode_of_somebody_else_is_not_used(folder):
     finally:
         sys.modules.pop("helper", None)
     assert executed(folder) == []
+
+
+IMPORTS = {
+    "from helpers import f": "helpers.py",
+    "import helpers.part": "helpers.py",
+    "from .helpers import f": ".helpers",
+    "from . import helpers": ".helpers",
+    "from ..absent import f": "..absent",
+}
+"""Imports of what is, or could be, next to a file; and what the message names."""
+
+KINDS = {
+    "method file": recipe_from_file,
+    "model file": lambda file: UserModel(file=file, function="build").call(then=id),
+    "data set file": lambda file: ArrayFunction(file=file, function="build").call(then=id),
+    "logger": lambda file: RunLogs(f"{file}:build", file.parent),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("statement", IMPORTS)
+def test_a_file_that_imports_another_one_of_its_folder_is_one_line(kind, statement, folder):
+    """From any current folder: a file is executed alone, and only its hash is part of a run's identity."""
+    written(folder / "mine" / "helpers.py", "f = 1\n")
+    for begin in ("", "import math\ndef build():\n    "):
+        file = written(folder / "mine" / "net.py", f"{begin}{statement}\n")
+        trust(file.read_bytes())
+        if not begin or kind in ("model file", "data set file"):
+            with pytest.raises(UserError) as refused:
+                KINDS[kind](file)
+            assert str(refused.value) == (
+                f"the {kind} '{file}' imports '{IMPORTS[statement]}' in line {1 + begin.count(chr(10))}: edits of that "
+                "file would not be noticed (allowed: installed packages and FedFlat's; move the code into one file)"
+            )
+
+
+def test_an_import_that_fails_for_another_reason_is_reported_as_it_is(folder):
+    reasons = {"import absent": "No module named 'absent'", "from os import absent": "cannot import name 'absent'"}
+    for statement, why in reasons.items():
+        file = written(folder / "net.py", f"{statement}\n")
+        trust(file.read_bytes())
+        with pytest.raises(UserError, match=f"^the model file '.*net.py' fails in line 1: .*Error: {why}"):
+            run_file(file, file.read_bytes(), "model file")

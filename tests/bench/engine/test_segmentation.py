@@ -16,7 +16,7 @@ from fedflat.bench.engine.objective import Objective
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.losses.hard_pixels import HardPixels
 from fedflat.bench.models.network import Network, cross_entropy, image_losses, pixel_losses
-from fedflat.bench.models.segmentation import Confusion
+from fedflat.bench.models.segmentation import ConfusionMatrix
 
 CLASSES, HEIGHT, WIDTH = 4, 5, 6
 seeds = st.integers(0, 2**32 - 1)
@@ -50,7 +50,7 @@ def test_the_loss_of_an_image_is_the_mean_over_its_labelled_pixels(seed):
 def test_ignored_pixels_count_nowhere(seed):
     scores, y = drawn(seed)
     other = torch.where((y == IGNORED).unsqueeze(1), 7 * scores.flip(1), scores)
-    confusions = Confusion(CLASSES), Confusion(CLASSES)
+    confusions = ConfusionMatrix(CLASSES), ConfusionMatrix(CLASSES)
     for confusion, values in zip(confusions, (scores, other), strict=True):
         confusion.add(values, y)
     assert torch.equal(image_losses(scores, y), image_losses(other, y))
@@ -132,7 +132,7 @@ def test_hard_pixels_need_label_maps():
 @given(seed=seeds, ignored=st.floats(0, 0.9))
 def test_iou_is_scikit_learns(seed, ignored):
     scores, y = drawn(seed, ignored=ignored)
-    confusion = Confusion(CLASSES)
+    confusion = ConfusionMatrix(CLASSES)
     confusion.add(scores, y)
     labelled = (y != IGNORED).flatten()
     true, predicted = y.flatten()[labelled].numpy(), scores.argmax(1).flatten()[labelled].numpy()
@@ -147,7 +147,7 @@ def test_iou_is_scikit_learns(seed, ignored):
 @given(seed=seeds)
 def test_counts_of_batches_add_up_exactly(seed):
     scores, y = drawn(seed, n=5)
-    whole, first, rest = (Confusion(CLASSES) for _ in range(3))
+    whole, first, rest = (ConfusionMatrix(CLASSES) for _ in range(3))
     whole.add(scores, y)
     first.add(scores[:2], y[:2])
     rest.add(scores[2:], y[2:])
@@ -155,7 +155,7 @@ def test_counts_of_batches_add_up_exactly(seed):
 
 
 def test_no_labelled_pixels_are_no_score():
-    confusion = Confusion(CLASSES)
+    confusion = ConfusionMatrix(CLASSES)
     scores, y = drawn(0)
     confusion.add(scores, torch.full_like(y, IGNORED))
     assert np.isnan(confusion.miou)

@@ -388,3 +388,26 @@ def test_the_command_line_sets_one_key_of_a_mapping_of_training(tmp_path, key, v
     run = load_experiment(str(file), {key: value, "training.lr_schedule.end": 0.2}).cell("some/iid/4-of-20/fedsam")
     assert run.runs[0].training.work.model_dump() == found
     assert run.runs[0].training.lr_schedule.model_dump() == {"name": "cosine", "rounds": 30, "end": 0.2}
+
+
+def test_the_name_of_an_own_experiment_leads_to_its_file(tmp_path, monkeypatch):
+    """Only a file is allowed, so that nothing depends on what else is in the folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiment").mkdir()
+    write(tmp_path / "experiment")
+    (tmp_path / "notes.yaml").write_bytes(b"name: other\n\xff")
+    with pytest.raises(UserError, match=r"but yours: name it by its file, 'experiment/experiments.yaml'$"):
+        load_experiment("mine")
+    with pytest.raises(
+        UserError, match=r"^unknown experiment 'mines' .*; name an experiment of yours by its YAML file$"
+    ):
+        load_experiment("mines")
+
+
+@pytest.mark.parametrize(
+    ("target", "experiment"),
+    [("quick_table_accuracy", "quick"), ("quick_all_runs", "quick_all"), ("fedgf_cifar10_figure_4", "fedgf_cifar10")],
+)
+def test_a_target_of_snakemake_leads_to_its_experiment(target: str, experiment: str) -> None:
+    with pytest.raises(UserError, match=f"unknown experiment '{target}'; did you mean '{experiment}'\\?"):
+        load_experiment(target)

@@ -54,6 +54,14 @@ def test_a_classifier_fits_the_channels_and_classes(arch: str) -> None:
     assert torch.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("arch", ["resnet18", "regnet_y_128gf"])
+def test_the_check_of_a_classifier_creates_no_weights(arch: str) -> None:
+    """regnet_y_128gf would have 2.4 GiB of them."""
+    checked = parse_model(arch)._on_meta((3, 32, 32), 10)
+    assert {tensor.device.type for tensor in (*checked.parameters(), *checked.buffers())} == {"meta"}
+    assert sum(p.numel() for p in checked.parameters()) == {"resnet18": 11_181_642, "regnet_y_128gf": 637_493_824}[arch]
+
+
 def test_a_classifier_is_torchvisions() -> None:
     """The same start, and the same scores."""
     ours = build_model(parse_model("resnet18"), (3, 32, 32), 10, 3)
