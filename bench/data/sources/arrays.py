@@ -35,7 +35,7 @@ class OwnArrays(Source):
 
     uint8 inputs are normalised by mean and deviation of the training samples: per channel of `[n, channels, height,
     width]`, per feature of `[n, features]`, over all values of `[n, height, width]`. Floating-point inputs are used as
-    they are, in float32. The identity of a run depends on the content that defines the arrays, not on its path.
+    they are, in float32, and other whole numbers, which are token ids, in int64. The identity of a run depends on the content that defines the arrays, not on its path.
     """
 
     title: str | None = Field(
@@ -100,6 +100,8 @@ class OwnArrays(Source):
 
 def _normalisation(x: Images) -> str:
     """What happens to inputs, of which x `[n, ...]` are the training ones, in words."""
+    if x.dtype == np.int32:
+        return "inputs are token ids: nothing normalises them"
     if x.dtype != np.uint8:
         return f"inputs are used as they are, in {x.dtype}: nothing normalises them"
     sums = PixelSums()
