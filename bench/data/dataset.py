@@ -112,10 +112,10 @@ class Samples:
         copied to the device. `crop`: see `DeviceData`.
         """
         if stored is None:
-            stored = {id(array): _tensor(array).to(device) for array in self.large}
+            stored = {id(array): shared_tensor(array).to(device) for array in self.large}
         rows = None if self.rows is None else torch.from_numpy(self.rows).to(device)
         maps = None if self.maps is None else stored[id(self.maps)]
-        labels = _tensor(self.labels).to(device)
+        labels = shared_tensor(self.labels).to(device)
         return DeviceData(stored[id(self.images)], labels, shift.to(device), factor.to(device), rows, maps, crop)
 
 
@@ -181,7 +181,7 @@ class Dataset:
             shift, factor = shift_and_factor(self.mean, self.std, self.scale, len(self.image_shape))
             arrays = {id(array): array for part in (self.train, self.test) for array in part.large}
             place = device if _fits(arrays.values(), device) else torch.device("cpu")
-            stored = {key: _tensor(array).to(place) for key, array in arrays.items()}
+            stored = {key: shared_tensor(array).to(place) for key, array in arrays.items()}
             train, test = (part.on(device, shift, factor, stored, self.crop) for part in (self.train, self.test))
             self._copies[device] = train, test
         return self._copies[device]
@@ -199,7 +199,7 @@ def _fits(arrays: Iterable[NDArray[Any]], device: torch.device) -> bool:
     return sum(array.nbytes for array in arrays) <= free_memory(device) / 2
 
 
-def _tensor(array: NDArray[Any]) -> Tensor:
+def shared_tensor(array: NDArray[Any]) -> Tensor:
     """A tensor that shares the array's memory, without torch's warning that a memory map is read-only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
