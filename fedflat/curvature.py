@@ -127,7 +127,7 @@ def _own(model: nn.Module, data: OwnSamples, batch_size: int) -> Iterator[tuple[
     copy = at_least_single(copied(model))
     objective = Objective(copy, buffer_mode="average" if has_buffers(model) else None)
     batches, threads = own_batches(objective, "data", data, batch_size), torch.get_num_threads()
-    if objective.layout.total * prod(batches[0][0].shape[1:]) <= SMALL:
+    if objective.layout.total * prod(batches.data.input_shape[1:]) <= SMALL:
         torch.set_num_threads(1)
     try:
         yield objective, objective.initial(), batches

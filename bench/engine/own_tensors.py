@@ -109,8 +109,6 @@ def federation_on(
     rounds: int | None = None,
 ) -> Federation:
     """The federation of the clients, in the model's number format and on its device."""
-    if method.loss.moves_inputs and not data.data.inputs(data.data.images[:1]).is_floating_point():
-        raise UserError(f"{method.name} moves inputs, but these are whole numbers (allowed: floating-point numbers)")
     sizes = [len(own) for own in data.split]
     sampler = local_steps.sampler(data.split, seed)
     return Federation(method, objective, data.data, sampler, sizes, step_settings, seed, rounds=rounds)

@@ -108,6 +108,7 @@ def _texts() -> list[Tokens]:
     if short_hash(compressed) != Shakespeare.content:
         raise UserError(f"data set shakespeare: '{TEXT}' is damaged; install FedFlat again")
     texts = [json.loads(line)[2] for line in bz2.decompress(compressed).decode().splitlines()]
-    points = [np.array(list(map(ord, text)), np.int32) for text in texts]
-    characters = np.unique(np.concatenate(points))
-    return [np.searchsorted(characters, own).astype(np.int32) for own in points]
+    points = [np.frombuffer(text.encode("utf-32-le"), np.uint32) for text in texts]
+    is_used = np.bincount(np.concatenate(points)) > 0
+    ids = (np.cumsum(is_used) - 1).astype(np.int32)
+    return [ids[own] for own in points]
