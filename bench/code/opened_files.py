@@ -25,7 +25,7 @@ def _watch(event: str, arguments: tuple[object, ...]) -> None:
     """Python calls this hook for every event; there is no way to remove it."""
     if _found is None or event != "open":
         return
-    path, mode, flags = arguments
+    path, _, flags = arguments
     if not isinstance(path, str | bytes | Path) or (isinstance(flags, int) and flags & (os.O_WRONLY | os.O_CREAT)):
         return
     file = os.path.realpath(os.fsdecode(path))
@@ -38,7 +38,7 @@ def _watch(event: str, arguments: tuple[object, ...]) -> None:
 def state_of(file: str) -> State | None:
     """The state of a regular file; None if there is none."""
     try:
-        status = os.stat(file)
+        status = Path(file).stat()
     except (OSError, ValueError):
         return None
     return [status.st_size, status.st_mtime_ns] if stat.S_ISREG(status.st_mode) else None

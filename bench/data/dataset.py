@@ -15,7 +15,7 @@ from torch import Tensor
 from fedflat.bench.data.centre import centre, centre_shape
 from fedflat.bench.data.label_maps import IGNORED, UNLABELLED, LabelMaps
 from fedflat.bench.data.moments import shift_and_factor
-from fedflat.bench.data.tokens import TokenShape, Tokens, are_tokens
+from fedflat.bench.data.tokens import Tokens, TokenShape, are_tokens
 from fedflat.bench.host.memory import free_memory
 from fedflat.bench.input.content import short_hash
 
@@ -28,9 +28,9 @@ Subset = Literal["train", "test"]
 class Samples:
     """Images `[n, channels, height, width]`, or other inputs `[n, ...]`, and labels `[n]`, in memory or mapped files.
 
-    Inputs are uint8, float32, or token ids in int32. `groups` `[n]`, if the source has them, are a second label: the coarse label, domain,
-    or owner of a sample. `names` are the names of the images in the source. `stored_hash` is the content hash, if it is
-    already known.
+    Inputs are uint8, float32, or token ids in int32. `groups` `[n]`, if the source has them, are a second label: the
+    coarse label, domain, or owner of a sample. `names` are the names of the images in the source. `stored_hash` is the
+    content hash, if it is already known.
 
     `maps` `[n, height, width]`, for segmentation, are the classes of all pixels, 255 without one. `labels` are then the
     most frequent class of each image, apart from the background if there is one: partitions use them.

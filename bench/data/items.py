@@ -34,11 +34,11 @@ def gives_samples(data: object) -> TypeGuard[GivesSamples]:
 
 
 def arrays_of(data: Any, name: str = "the data set") -> tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]]:
-    """Inputs `[n, ...]` and labels `[n]` of a data set, each of whose samples is read once, in the order of their numbers.
+    """Inputs `[n, ...]` and labels `[n]` of a data set, whose samples are read once, in the order of their numbers.
 
     A sample is a pair of input and label, or a mapping with two entries, of which one is named label, labels, target or
     y. An image of Pillow becomes uint8 `[channels, height, width]`. A `TensorDataset` gives its own tensors, which are
-    not copied. A `UserError` that begins with `name` if a sample is something else, or has another shape than the first.
+    not copied. A `UserError` that begins with `name` if a sample is something else, or differs from the first in shape.
     """
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         return data.tensors[0], data.tensors[1]

@@ -38,7 +38,8 @@ class OwnArrays(Source):
 
     uint8 inputs are normalised by mean and deviation of the training samples: per channel of `[n, channels, height,
     width]`, per feature of `[n, features]`, over all values of `[n, height, width]`. Floating-point inputs are used as
-    they are, in float32, and other whole numbers, which are token ids, in int64. The identity of a run depends on the content that defines the arrays, not on its path.
+    they are, in float32, and other whole numbers, which are token ids, in int64. The identity of a run depends on the
+    content that defines the arrays, not on its path.
     """
 
     title: str | None = Field(
@@ -198,8 +199,9 @@ class ArrayFunction(OwnArrays, UserFunction):
     function: str = Field(description="called without arguments")
     files: tuple[InputFile, ...] | None = Field(
         default=None,
-        description="files that it reads by a library that opens them without Python, such as Parquet and HDF5, by their "
-        "paths from the folder of its own file, for example [cancer.parquet]; null: none",
+        examples=[["rows.parquet"]],
+        description="files that a library opens without Python, such as Parquet and HDF5, by their paths from the "
+        "folder of the function's file; null: none",
     )
     path_hash: Annotated[str | None, FilledIn()] = Field(
         default=None, description="hash of the file's path, which a run keeps; filled in"

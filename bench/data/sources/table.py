@@ -42,7 +42,9 @@ class TableFile(LargeFile, OwnArrays):
     name: Literal["table"] = "table"
     kind: ClassVar[str] = "table"
     label_column: str = Field(
-        alias="label", examples=["diagnosis"], description="the column with the class of each row: texts, or whole numbers"
+        alias="label",
+        examples=["diagnosis"],
+        description="the column with the class of each row: texts, or whole numbers",
     )
     client: str | None = Field(
         default=None, examples=["hospital"], description="the column with the client of each row; null: none"
@@ -83,7 +85,9 @@ class TableFile(LargeFile, OwnArrays):
         special = [self.label_column, *([] if self.client is None else [self.client])]
         for what, table in tables:
             for column in (*special, *self.ignore, *self.categorical):
-                if column not in table.columns and not (column == self.client and len(tables) == 2 and what != self.what):
+                if column not in table.columns and not (
+                    column == self.client and len(tables) == 2 and what != self.what
+                ):
                     raise unknown(f"column of {what}", column, [str(name) for name in table.columns])
         (what, table), other = tables[0], tables[-1]
         columns = [name for name in table.columns if name not in (*special, *self.ignore)]

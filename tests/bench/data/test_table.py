@@ -11,14 +11,16 @@ from fedflat.bench.data.sources import parse_source
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError
 
-ROWS = pd.DataFrame({
-    "age": [30.0, 40, 50, 60, 70, 80, 90, 20],
-    "city": ["Rome", "Oslo", "Rome", "Oslo", "Rome", "Rome", "Oslo", "Bern"],
-    "smoker": [True, False, True, False, False, True, False, True],
-    "zone": [1, 2, 1, 2, 1, 2, 1, 2],
-    "ward": ["b", "a", "b", "a", "b", "a", "b", "a"],
-    "ill": ["yes", "no", "yes", "no", "yes", "no", "yes", "no"],
-})
+ROWS = pd.DataFrame(
+    {
+        "age": [30.0, 40, 50, 60, 70, 80, 90, 20],
+        "city": ["Rome", "Oslo", "Rome", "Oslo", "Rome", "Rome", "Oslo", "Bern"],
+        "smoker": [True, False, True, False, False, True, False, True],
+        "zone": [1, 2, 1, 2, 1, 2, 1, 2],
+        "ward": ["b", "a", "b", "a", "b", "a", "b", "a"],
+        "ill": ["yes", "no", "yes", "no", "yes", "no", "yes", "no"],
+    }
+)
 
 
 def saved(folder: Path, table: pd.DataFrame = ROWS, name: str = "patients.csv") -> str:
@@ -40,7 +42,15 @@ def test_features_are_standardised_numbers_truth_values_and_categories(tmp_path)
     )
     ages = (ROWS.age - ROWS.age.mean()) / ROWS.age.std(ddof=0)
     expected = np.column_stack(
-        [ages, ROWS.city == "Bern", ROWS.city == "Oslo", ROWS.city == "Rome", ROWS.smoker, ROWS.zone == 1, ROWS.zone == 2]
+        [
+            ages,
+            ROWS.city == "Bern",
+            ROWS.city == "Oslo",
+            ROWS.city == "Rome",
+            ROWS.smoker,
+            ROWS.zone == 1,
+            ROWS.zone == 2,
+        ]
     )
     assert data.train.images == pytest.approx(expected.astype(float), abs=1e-6)
     assert data.test.images[:, 1:4].tolist() == [[0, 1, 0], [0, 0, 0]]
@@ -89,7 +99,11 @@ def test_missing_values_are_refused_or_filled_in(tmp_path):
 )
 def test_wrong_tables_are_one_line(options, message, tmp_path):
     file = saved(tmp_path, ROWS.assign(share=0.5, endless=[np.inf, *range(7)]))
-    for name, text in {"rows.txt": "a,ill\n1,2\n", "other.csv": 'a,b\n1,2,3\n4,5,6,7\n"', "empty.csv": "age,ill\n"}.items():
+    for name, text in {
+        "rows.txt": "a,ill\n1,2\n",
+        "other.csv": 'a,b\n1,2,3\n4,5,6,7\n"',
+        "empty.csv": "age,ill\n",
+    }.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     saved(tmp_path, ROWS.assign(share=0.5, endless=0.0, ill="perhaps"), "strange.csv")
     given = {"file": file, **options}
@@ -109,15 +123,17 @@ def test_identity_depends_on_contents_and_options_only(tmp_path):
 
     def identity(place: str, **options) -> str:
         dataset = {"name": str(tmp_path / place / "patients.csv"), "label": "ill", **options}
-        return RunConfig.parse({
-            "dataset": dataset,
-            "model": "mlp",
-            "partition": {"name": "iid", "clients": 2},
-            "participation": {"active": 1},
-            "method": {"name": "fedavg", "hyperparameters": {}},
-            "training": {"rounds": 1, "local_epochs": 1, "batch_size": 2, "lr": 0.1},
-            "seed": 0,
-        }).identity
+        return RunConfig.parse(
+            {
+                "dataset": dataset,
+                "model": "mlp",
+                "partition": {"name": "iid", "clients": 2},
+                "participation": {"active": 1},
+                "method": {"name": "fedavg", "hyperparameters": {}},
+                "training": {"rounds": 1, "local_epochs": 1, "batch_size": 2, "lr": 0.1},
+                "seed": 0,
+            }
+        ).identity
 
     later = [{"test": {"file": str(tmp_path / place / "later.csv")}} for place in ("one", "two")]
     assert identity("one") == identity("two")
@@ -144,5 +160,7 @@ def test_parquet_without_its_package_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pd, "read_parquet", absent)
     (tmp_path / "patients.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UserError, match=r"needs the package pyarrow; install it with: pip install 'fedflat\[parquet\]'"):
+    with pytest.raises(
+        UserError, match=r"needs the package pyarrow; install it with: pip install 'fedflat\[parquet\]'"
+    ):
         load(str(tmp_path / "patients.parquet"))

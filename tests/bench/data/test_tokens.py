@@ -67,7 +67,11 @@ def test_ids_out_of_range_are_refused(ids, wrong, tmp_path):
         (
             {
                 "training": {
-                    "rounds": 1, "local_epochs": 1, "batch_size": 4, "lr": 0.1, "augmentation": [{"name": "mixup"}]
+                    "rounds": 1,
+                    "local_epochs": 1,
+                    "batch_size": 4,
+                    "lr": 0.1,
+                    "augmentation": [{"name": "mixup"}],
                 }
             },
             "augmentation mixup does not suit token ids",
@@ -81,7 +85,9 @@ def test_what_does_not_suit_ids_is_one_line(change, message, tmp_path, monkeypat
 
 
 def test_an_lstm_needs_ids():
-    with pytest.raises(UserError, match=re.escape("model lstm does not suit the inputs (allowed: one for no token ids)")):
+    with pytest.raises(
+        UserError, match=re.escape("model lstm does not suit the inputs (allowed: one for no token ids)")
+    ):
         build_model(parse_model("lstm"), (5,), 3, 0)
 
 
