@@ -1,4 +1,4 @@
-"""What code about data imports, and may rely on: the base classes of data sets and partitions, and arrays of a data set."""
+"""What code about data imports, and may rely on: the base classes of data sets and partitions, and `arrays_of`."""
 
 from fedflat.bench.data.dataset import Dataset
 from fedflat.bench.data.items import arrays_of

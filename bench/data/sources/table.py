@@ -84,10 +84,9 @@ class TableFile(LargeFile, OwnArrays):
             tables.append((self.test.what, _read(self.test.unchanged(), self.test.what)))
         special = [self.label_column, *([] if self.client is None else [self.client])]
         for what, table in tables:
-            for column in (*special, *self.ignore, *self.categorical):
-                if column not in table.columns and not (
-                    column == self.client and len(tables) == 2 and what != self.what
-                ):
+            needed = special if what == self.what else special[:1]  # test rows have no clients
+            for column in (*needed, *self.ignore, *self.categorical):
+                if column not in table.columns:
                     raise unknown(f"column of {what}", column, [str(name) for name in table.columns])
         (what, table), other = tables[0], tables[-1]
         columns = [name for name in table.columns if name not in (*special, *self.ignore)]
