@@ -82,9 +82,9 @@ class LSTM(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """The state `[B, hidden]` of the last layer after the last token."""
         sequence: Tensor = self.embedding(x)
+        states = list[Tensor]()
         for layer in self.layers:
-            states = layer(sequence)
-            sequence = torch.stack(states, 1) if layer is not self.layers[-1] else sequence
+            states = layer(torch.stack(states, 1) if states else sequence)
         return states[-1]
 
     def forward(self, x: Tensor) -> Tensor:
