@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedflat.bench.data import inventory
 from fedflat.bench.data.sources import parse_source
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError
@@ -164,3 +165,9 @@ def test_parquet_without_its_package_is_one_line(tmp_path, monkeypatch):
         UserError, match=r"needs the package pyarrow; install it with: pip install 'fedflat\[parquet\]'"
     ):
         load(str(tmp_path / "patients.parquet"))
+
+
+@pytest.mark.parametrize("name", ["table", "rows.csv", "rows.parquet"])
+def test_a_command_that_has_no_label_names_one_that_has(name, tmp_path):
+    with pytest.raises(UserError, match="a table is named by an experiment, which says what its label is"):
+        list(inventory.check(name, tmp_path))
