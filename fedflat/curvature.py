@@ -14,6 +14,7 @@ from fedflat.analysis.measures.directions import Biases, Family, filter_normalis
 from fedflat.analysis.measures.flatness import Ascent
 from fedflat.analysis.measures.flatness import sharpness as measured_sharpness
 from fedflat.analysis.measures.landscape import CachedBatches, LandscapeGrid, score, symmetric_axis
+from fedflat.bench.data.dataset import Batches
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.engine.own_inputs import OwnSamples
 from fedflat.bench.engine.own_tensors import Model, copied, own_batches
@@ -25,7 +26,6 @@ from fedflat.bench.numerics.streams import torch_stream
 from fedflat.bench.training.calibration import SMALL
 from fedflat.progress_bar import progress_bar
 
-Batches = list[tuple[Tensor, Tensor]]
 Samples = Annotated[OwnSamples, Argument.checked_later()]
 
 
@@ -121,7 +121,7 @@ def _own(model: nn.Module, data: OwnSamples, batch_size: int) -> Iterator[tuple[
     copy = at_least_single(copied(model))
     objective = Objective(copy, buffer_mode="average" if has_buffers(model) else None)
     batches, threads = own_batches(objective, "data", data, batch_size), torch.get_num_threads()
-    if objective.layout.total * prod(batches[0][0].shape[1:]) <= SMALL:
+    if objective.layout.total * prod(batches.data.input_shape[1:]) <= SMALL:
         torch.set_num_threads(1)
     try:
         yield objective, objective.initial(), batches

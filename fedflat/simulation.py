@@ -120,10 +120,12 @@ def simulate(
     - `method`: a name of the catalog (`fedflat methods` lists them), or a `Recipe`.
     - `model`: a module that maps inputs `[B, ...]` to class scores `[B, classes]`; its parameters are the start.
     - `clients`: inputs `[n_i, ...]` and labels `[n_i]` (class numbers from 0) of each client, as tensors or NumPy
-      arrays. A client's id is its position in the sequence. With `partition`: one pair, the inputs and labels of all
-      clients together. Floating-point inputs are rounded to the model's number format; bytes (uint8) are normalised by
-      mean and deviation of all clients' inputs, as those of an npz file are; other whole numbers, such as the token ids
-      of `torch.nn.Embedding`, arrive as they are, in int64.
+      arrays, or an object that gives samples by number, such as a torch `Dataset`, whose samples are read once. A
+      client's id is its position in the sequence. With `partition`: one pair, or one such object, of all clients
+      together. Floating-point inputs are rounded to the model's number format; bytes (uint8) are normalised by mean and
+      deviation of all clients' inputs, as those of an npz file are; other whole numbers, such as the token ids of
+      `torch.nn.Embedding`, arrive as they are, in int64. Arrays in the model's number format are used without a copy
+      with `partition`, and copied once without.
     - `partition`: how the data are divided, as `grid.partition` of an experiment, such as {"name": "dirichlet",
       "clients": 20, "alpha": 0.1}.
     - `rounds`: number of rounds.
@@ -328,7 +330,7 @@ def _recipe(method: str | Recipe) -> Recipe:
 def _data(objective: Objective, clients: Any, partition: Mapping[str, Any] | None, seed: int) -> OwnData:
     """The clients' data: given for each client, or divided by a partition."""
     if partition is None:
-        if not isinstance(clients, Sequence) or (len(clients) == 2 and not isinstance(clients[0], tuple | list)):
+        if not isinstance(clients, Sequence) or (len(clients) == 2 and isinstance(clients[0], Tensor | np.ndarray)):
             raise UserError(
                 "clients must be inputs and labels for each client, such as [(x0, y0), (x1, y1)]; all data together "
                 'need a partition, such as partition={"name": "dirichlet", "clients": 20, "alpha": 0.1}'

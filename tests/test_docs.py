@@ -52,6 +52,7 @@ BEFORE = {
 """Commands to run before those of a page: smaller versions of the runs that the page assumes."""
 
 SMALLER = {
+    "fedflat run chars.yaml shakespeare-100/by_group/10-of-100/fedavg": "--set training.rounds=1",
     "fedflat run bench1d mnist1d/dirichlet_by_class-0.6/5-of-50/fedgf --seed 0 "
     "--set methods.fedgf.hyperparameters.T_D=.inf": "--set training.rounds=2",
     f"fedflat run mine/radii.yaml {CELLS}/fedsam-rho-0.1": TINY,

@@ -1,7 +1,8 @@
 """Decoded samples as memory-mapped files, which are built once per source, and again if they are damaged or if the
 files of the source change.
 
-    images.u8     pixels `[n, channels, height, width]`, row-major; images.f32: inputs `[n, ...]` in float32
+    images.u8     pixels `[n, channels, height, width]`, row-major; images.f32 and images.i32: inputs
+                  `[n, ...]` in float32, and token ids
     maps.u8       label maps `[n, height, width]`, if the source has them
     labels.npy    `[n]`; likewise groups.npy and names.npy, if the source has them
     meta.json     hash of the key for which the files were built, shape, number format, content hash, mean and
@@ -39,7 +40,7 @@ log = logging.getLogger("fedflat.data")
 FORMAT = 1
 META = "meta.json"
 MAPS = "maps.u8"
-FORMATS = {"uint8": ("images.u8", SCALE), "float32": ("images.f32", 1.0)}
+FORMATS = {"uint8": ("images.u8", SCALE), "float32": ("images.f32", 1.0), "int32": ("images.i32", 1.0)}
 """By number format of the inputs, the name of their file and the unit of means and deviations."""
 
 READ_BYTES = 2 << 30
@@ -54,7 +55,7 @@ _INTACT: set[tuple[Path, str]] = set()
 class Cached:
     """Samples of the cache, with mean and standard deviation of their pixels per channel, in units of `scale`, 255.
 
-    Inputs in float32 are used as they are: scale and deviation are 1, the mean is 0.
+    Other inputs than bytes are used as they are: scale and deviation are 1, the mean is 0.
     """
 
     samples: Samples

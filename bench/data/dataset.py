@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,10 +15,11 @@ from torch import Tensor
 from fedflat.bench.data.centre import centre, centre_shape
 from fedflat.bench.data.label_maps import IGNORED, UNLABELLED, LabelMaps
 from fedflat.bench.data.moments import shift_and_factor
+from fedflat.bench.data.tokens import Tokens, TokenShape, are_tokens
 from fedflat.bench.host.memory import free_memory
 from fedflat.bench.input.content import short_hash
 
-Images = NDArray[np.uint8] | NDArray[np.float32]
+Images = NDArray[np.uint8] | NDArray[np.float32] | Tokens
 Labels = NDArray[np.int64]
 Subset = Literal["train", "test"]
 
@@ -26,9 +28,9 @@ Subset = Literal["train", "test"]
 class Samples:
     """Images `[n, channels, height, width]`, or other inputs `[n, ...]`, and labels `[n]`, in memory or mapped files.
 
-    Inputs are uint8 or float32. `groups` `[n]`, if the source has them, are a second label: the coarse label, domain,
-    or owner of a sample. `names` are the names of the images in the source. `stored_hash` is the content hash, if it is
-    already known.
+    Inputs are uint8, float32, or token ids in int32. `groups` `[n]`, if the source has them, are a second label: the
+    coarse label, domain, or owner of a sample. `names` are the names of the images in the source. `stored_hash` is the
+    content hash, if it is already known.
 
     `maps` `[n, height, width]`, for segmentation, are the classes of all pixels, 255 without one. `labels` are then the
     most frequent class of each image, apart from the background if there is one: partitions use them.
@@ -110,10 +112,10 @@ class Samples:
         copied to the device. `crop`: see `DeviceData`.
         """
         if stored is None:
-            stored = {id(array): _tensor(array).to(device) for array in self.large}
+            stored = {id(array): shared_tensor(array).to(device) for array in self.large}
         rows = None if self.rows is None else torch.from_numpy(self.rows).to(device)
         maps = None if self.maps is None else stored[id(self.maps)]
-        labels = _tensor(self.labels).to(device)
+        labels = shared_tensor(self.labels).to(device)
         return DeviceData(stored[id(self.images)], labels, shift.to(device), factor.to(device), rows, maps, crop)
 
 
@@ -150,10 +152,15 @@ class Dataset:
         """Whether the pixels have labels, for segmentation, and not the images."""
         return self.train.maps is not None
 
-    @property
+    @cached_property
     def image_shape(self) -> tuple[int, ...]:
-        """The shape of one input: (channels, height, width) of images, (channels, length) of signals."""
-        return centre_shape(self.train.images.shape[1:], self.crop)
+        """The shape of one input: (channels, height, width) of images, (channels, length) of signals; a `TokenShape` of
+        token ids."""
+        shape = self.train.images.shape[1:]
+        if self.train.images.dtype != np.int32:
+            return centre_shape(shape, self.crop)
+        parts = (self.train, self.test, self.validation)
+        return TokenShape(shape, 1 + max(int(part.images.max()) for part in parts if part is not None))
 
     def content_hash(self) -> str:
         """SHA-256 over the hashes of both subsets, and of what else there is of test subsets, samples for validation
@@ -174,7 +181,7 @@ class Dataset:
             shift, factor = shift_and_factor(self.mean, self.std, self.scale, len(self.image_shape))
             arrays = {id(array): array for part in (self.train, self.test) for array in part.large}
             place = device if _fits(arrays.values(), device) else torch.device("cpu")
-            stored = {key: _tensor(array).to(place) for key, array in arrays.items()}
+            stored = {key: shared_tensor(array).to(place) for key, array in arrays.items()}
             train, test = (part.on(device, shift, factor, stored, self.crop) for part in (self.train, self.test))
             self._copies[device] = train, test
         return self._copies[device]
@@ -192,7 +199,7 @@ def _fits(arrays: Iterable[NDArray[Any]], device: torch.device) -> bool:
     return sum(array.nbytes for array in arrays) <= free_memory(device) / 2
 
 
-def _tensor(array: NDArray[Any]) -> Tensor:
+def shared_tensor(array: NDArray[Any]) -> Tensor:
     """A tensor that shares the array's memory, without torch's warning that a memory map is read-only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -205,7 +212,7 @@ class DeviceData:
 
     `images` `[n, ...]` of any number format, `labels` `[n]`; the input of a model is (image − shift) · factor. Images
     may be on the host, from where each batch is sent to the device of all else. If `images` hold more than these
-    samples, `rows` `[n]` are the positions of the samples in them.
+    samples, `rows` `[n]` are the positions of the samples in them. Token ids are inputs as they are, in int64.
 
     `maps` `[n, height, width]`, stored like the images, are the label maps of segmentation. Batches then have these in
     place of labels, as whole numbers with `IGNORED` for pixels without a class.
@@ -228,6 +235,11 @@ class DeviceData:
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input."""
         return centre_shape(self.images.shape[1:], self.crop)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format of inputs."""
+        return torch.int64 if are_tokens(self.images.dtype) else torch.result_type(self.images, self.shift)
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs `[B, ...]` and labels `[B]`, or label maps `[B, height, width]`, of the samples in `index` `[B]`."""
@@ -256,7 +268,7 @@ class DeviceData:
         return self._normalised(centre(images, self.crop))
 
     def _normalised(self, images: Tensor) -> Tensor:
-        return (images - self.shift).mul_(self.factor)
+        return images.long() if are_tokens(images.dtype) else (images - self.shift).mul_(self.factor)
 
     def _labels(self, index: Tensor) -> Tensor:
         if self.maps is None:

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedflat.bench.code.named_code import trust_named
-from fedflat.bench.data.sources import SOURCES, SUFFIX, parse_source
+from fedflat.bench.data.sources import SOURCES, SUFFIX, TABLE, parse_source
 from fedflat.bench.data.sources.base import Published, Source
 from fedflat.bench.data.sources.image_files.domains import DomainFolder
 from fedflat.bench.data.sources.image_files.image_folder import SUBSETS, ImageFolder
+from fedflat.bench.data.sources.table import ENDINGS
 from fedflat.bench.files.text_table import aligned
 from fedflat.bench.input.content import expanded
 from fedflat.bench.input.errors import UserError, unknown
@@ -65,6 +66,11 @@ def _sources(name: str) -> list[Source]:
         raise UserError(
             f"'{name}' is a mapping (allowed: the name of a data set, or the path of your own data; 'fedflat data "
             "prepare EXPERIMENT PART' prepares a data set with the options of an experiment)"
+        )
+    if name == TABLE or name.endswith(ENDINGS):
+        raise UserError(
+            "a table is named by an experiment, which says what its label is: 'fedflat data prepare EXPERIMENT' reads "
+            f"it (dataset: {{name: {name if name != TABLE else 'cancer.csv'}, label: diagnosis}})"
         )
     if ":" in name or name.endswith(SUFFIX):
         trust_named(name)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 SCALE = 255.0
 """The unit of means and deviations of uint8 inputs."""
+_CHUNK = 2000
 
 
 class PixelSums:
@@ -23,8 +24,10 @@ class PixelSums:
         one_channel = pixels.ndim == 3
         others = None if one_channel else (0, *range(2, pixels.ndim))
         self._count += pixels.size // (1 if one_channel else pixels.shape[1])
-        self._total = self._total + pixels.sum(others, dtype=np.int64)
-        self._squares = self._squares + np.square(pixels, dtype=np.uint16).sum(others, dtype=np.int64)
+        for first in range(0, len(pixels), _CHUNK):  # squares of all would take twice the memory of the pixels
+            part = pixels[first : first + _CHUNK]
+            self._total = self._total + part.sum(others, dtype=np.int64)
+            self._squares = self._squares + np.square(part, dtype=np.uint16).sum(others, dtype=np.int64)
 
     def moments(self) -> tuple[list[float], list[float]]:
         """Mean and deviation per channel in units of 255; 1 for a deviation of 0."""

@@ -69,14 +69,19 @@ def unmasked(what: str, value: Any) -> NDArray[Any]:
 
 
 def _inputs(name: str, arrays: Mapping[str, NDArray[Any]], what: str) -> Images:
-    """uint8 as it is, floating-point numbers in float32."""
+    """uint8 as it is, floating-point numbers in float32, other whole numbers, which are token ids, in int32."""
     x = arrays[name]
     if x.ndim < 2 or 0 in x.shape:
         raise UserError(f"{what}: {name} has the shape {list(x.shape)} (allowed: [n, ...], at least one sample)")
     if x.dtype == np.uint8:
         return x
+    if x.dtype.kind in "iu":
+        if x.min() < 0 or x.max() > MOST:
+            wrong = x.min() if x.min() < 0 else x.max()
+            raise UserError(f"{what}: {name} has the token id {wrong} (allowed: whole numbers from 0 to {MOST})")
+        return x.astype(np.int32)
     if x.dtype.kind != "f":
-        raise UserError(f"{what}: {name} has the dtype {x.dtype} (allowed: uint8, or floating-point numbers)")
+        raise UserError(f"{what}: {name} has the dtype {x.dtype} (allowed: uint8, floating-point or whole numbers)")
     with np.errstate(over="ignore"):  # reported below
         single = np.asarray(x, np.float32)
     wrong = np.flatnonzero(~np.isfinite(single.reshape(len(x), -1)).all(1))

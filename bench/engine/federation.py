@@ -56,6 +56,10 @@ class Federation:
         augment: Augment | None = None,
         rounds: int | None = None,
     ) -> None:
+        if method.loss.moves_inputs and not data.dtype.is_floating_point:
+            raise UserError(
+                f"{method.name} moves inputs, but these are whole numbers (allowed: floating-point numbers)"
+            )
         method.check_server_lr(step_settings.server_lr, has_schedule=step_settings.server_lr_schedule is not None)
         if rounds is not None:
             step_settings.check_rates(rounds)

@@ -52,8 +52,7 @@ class LocalTraining:
     @property
     def blank(self) -> Tensor:
         """One input of zeros `[1, ...]`, in the number format of inputs."""
-        dtype = torch.result_type(self.data.images, self.data.shift)
-        return torch.zeros((1, *self.input_shape), dtype=dtype, device=self.objective.device)
+        return torch.zeros((1, *self.input_shape), dtype=self.data.dtype, device=self.objective.device)
 
     @property
     def is_separable(self) -> bool:

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedflat.bench.data.dataset import DeviceData
+from fedflat.bench.data.dataset import DeviceData, shared_tensor
+from fedflat.bench.data.items import GivesSamples, arrays_of, gives_samples
 from fedflat.bench.data.moments import SCALE, PixelSums, shift_and_factor
 from fedflat.bench.data.own_arrays import unmasked
 from fedflat.bench.input.arguments import shown
@@ -17,10 +18,11 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.models.user_model import FLOATS, unusual
 
 OwnArray = Tensor | NDArray[Any]
-OwnSamples = tuple[OwnArray, OwnArray]
-"""Inputs `[n, ...]` and labels `[n]`."""
+OwnSamples = tuple[OwnArray, OwnArray] | GivesSamples
+"""Inputs `[n, ...]` and labels `[n]`; or an object that gives samples."""
 
-_INTEGERS = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_SIGNED, _UNSIGNED = ({getattr(torch, f"{sign}int{bits}") for bits in (8, 16, 32, 64)} for sign in ("", "u"))
+_INTEGERS = _SIGNED | _UNSIGNED
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,19 @@ class Inputs:
 
 
 def own_samples(name: str, data: object) -> tuple[Tensor, Tensor]:
-    """Inputs `[n, ...]` and labels `[n]` as tensors, from tensors or NumPy arrays; whole numbers in int64.
+    """Inputs `[n, ...]` and labels `[n]` as tensors, from tensors, NumPy arrays or a data set; labels in int64.
 
     A `UserError` unless inputs are bytes (uint8), whole numbers, or finite numbers, and labels are whole numbers.
     """
+    if gives_samples(data):
+        data = arrays_of(data, name)
     parts: Sequence[Any] = data if isinstance(data, tuple | list) else [data]
     if len(parts) != 2 or not all(isinstance(part, Tensor | np.ndarray) for part in parts):
         kinds = " and ".join(type(part).__name__ for part in parts[:4])
-        raise UserError(f"{name}: the data are {kinds} (allowed: two tensors or NumPy arrays, inputs and labels)")
+        raise UserError(
+            f"{name}: the data are {kinds} (allowed: two tensors or NumPy arrays, inputs and labels; "
+            "or a data set that gives samples, such as a torch Dataset)"
+        )
     x, y = own_inputs(name, parts[0]), _labels(name, _tensor(name, parts[1]))
     if y.ndim != 1:
         raise UserError(
@@ -90,20 +97,25 @@ def own_samples(name: str, data: object) -> tuple[Tensor, Tensor]:
 
 
 def own_inputs(name: str, part: OwnArray) -> Tensor:
-    """Inputs `[n, ...]` as a tensor: bytes and floating-point numbers as they are, other whole numbers in int64."""
+    """Inputs `[n, ...]` as a tensor: as they are, but whole numbers without a sign, apart from bytes, in int64."""
     x = _tensor(name, part)
     if x.ndim < 2 or 0 in x.shape:
         raise UserError(f"{name}: inputs have the shape {list(x.shape)} (allowed: [n, ...], at least one sample)")
-    if x.dtype == torch.uint8:
+    if x.dtype == torch.uint8 or x.dtype in _SIGNED:
         return x
     if x.dtype in _INTEGERS:
         return _in_int64(name, "inputs", x)
     if x.dtype not in FLOATS:
         kind = dtype_name(x.dtype)
         raise UserError(f"{name}: inputs have the dtype {kind} (allowed: uint8, whole or floating-point numbers)")
-    if not x.isfinite().all():
+    if not _all_finite(x):
         raise UserError(f"{name}: inputs contain NaN or infinite values (allowed: finite numbers)")
     return x
+
+
+def _all_finite(x: Tensor) -> bool:
+    """Whether all numbers are finite; in parts, because the test of all would take twice their memory."""
+    return all(bool(part.isfinite().all()) for part in x.split(1000))
 
 
 def _labels(name: str, values: Tensor) -> Tensor:
@@ -126,7 +138,7 @@ def in_format_of(w: Tensor, name: str, x: Tensor) -> Tensor:
     if not x.is_floating_point():
         return x.to(w.device)
     own = x.to(w)
-    if own.dtype != x.dtype and not own.isfinite().all():
+    if own.dtype != x.dtype and not _all_finite(own):
         raise UserError(
             f"{name}: inputs have values beyond {dtype_name(w.dtype)}, the number format of the model "
             f"(allowed: at most {torch.finfo(w.dtype).max:.3g})"
@@ -140,7 +152,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def _tensor(name: str, part: OwnArray) -> Tensor:
-    """The same numbers as a tensor, which shares the memory of an array if it can be written."""
+    """The same numbers as a tensor, which shares the memory of an array if torch knows its format."""
     if isinstance(part, Tensor):
         if problem := unusual(part):
             raise UserError(f"{name}: a tensor {problem} (allowed: dense tensors with values)")
@@ -152,7 +164,7 @@ def _tensor(name: str, part: OwnArray) -> Tensor:
         with np.errstate(over="ignore"):  # reported as infinite
             part = part.astype(np.float64)
     try:
-        return torch.from_numpy(part if part.flags.writeable else part.copy())
+        return shared_tensor(part)
     except (TypeError, ValueError):  # text, objects; other byte orders or negative strides
         kind = part.dtype.kind
         if kind in "fiub":

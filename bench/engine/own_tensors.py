@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.bench.code.user_code import reason
-from fedflat.bench.data.dataset import DeviceData, Samples
+from fedflat.bench.data.dataset import Batches, DeviceData, Samples
 from fedflat.bench.data.partitions.base import Indices, Partition
 from fedflat.bench.engine.batches import LocalSteps
 from fedflat.bench.engine.federation import Federation
@@ -41,10 +41,13 @@ class OwnData:
             raise UserError("clients is empty (allowed: inputs and labels of at least one client)")
         for name, (x, _) in given.items():
             check_like_first(name, x, given["client 0"][0])
-        w = objective.initial()
-        given = {name: (in_format_of(w, name, x), y.to(w.device)) for name, (x, y) in given.items()}
+        w, (first, _) = objective.initial(), given["client 0"]
         edges = np.cumsum([0, *(len(y) for _, y in given.values())])
-        x, y = (torch.cat(parts) for parts in zip(*given.values(), strict=True))
+        kind = w.dtype if first.is_floating_point() else first.dtype
+        x = torch.empty((edges[-1], *first.shape[1:]), dtype=kind, device=w.device)
+        for (name, (own, _)), a, b in zip(given.items(), edges[:-1], edges[1:], strict=True):
+            x[a:b] = in_format_of(w, name, own)
+        y = torch.cat([own for _, own in given.values()]).to(w.device)
         return cls._of(objective, x, y, [np.arange(a, b) for a, b in pairwise(edges)], given)
 
     @classmethod
@@ -70,7 +73,7 @@ class OwnData:
         _check_labels(objective, inputs, data, {name: own for name, (_, own) in given.items()})
         return cls(data, split, inputs)
 
-    def test_batches(self, objective: Objective, test: object, batch_size: int) -> list[tuple[Tensor, Tensor]]:
+    def test_batches(self, objective: Objective, test: object, batch_size: int) -> Batches:
         """Batches of test samples, with inputs as in training; a `UserError` if they do not fit model and clients."""
         x, y = own_samples("test", test)
         self.inputs.check("test", x)
@@ -106,14 +109,12 @@ def federation_on(
     rounds: int | None = None,
 ) -> Federation:
     """The federation of the clients, in the model's number format and on its device."""
-    if method.loss.moves_inputs and not data.data.inputs(data.data.images[:1]).is_floating_point():
-        raise UserError(f"{method.name} moves inputs, but these are whole numbers (allowed: floating-point numbers)")
     sizes = [len(own) for own in data.split]
     sampler = local_steps.sampler(data.split, seed)
     return Federation(method, objective, data.data, sampler, sizes, step_settings, seed, rounds=rounds)
 
 
-def own_batches(objective: Objective, name: str, data: object, batch_size: int) -> list[tuple[Tensor, Tensor]]:
+def own_batches(objective: Objective, name: str, data: object, batch_size: int) -> Batches:
     """Batches of inputs and labels with this name, on the model's device; a `UserError` if they do not fit it.
 
     Bytes are refused: only `simulate` knows the training data, whose mean and deviation normalise them.
@@ -127,12 +128,10 @@ def own_batches(objective: Objective, name: str, data: object, batch_size: int) 
     return _batches(objective, name, Inputs.of(x), x, y, batch_size)
 
 
-def _batches(
-    objective: Objective, name: str, inputs: Inputs, x: Tensor, y: Tensor, batch_size: int
-) -> list[tuple[Tensor, Tensor]]:
+def _batches(objective: Objective, name: str, inputs: Inputs, x: Tensor, y: Tensor, batch_size: int) -> Batches:
     data = inputs.on(name, x, y, objective.initial())
     _check_labels(objective, inputs, data, {name: y})
-    return list(data.batches(batch_size))
+    return Batches(data, batch_size)
 
 
 def _check_labels(objective: Objective, inputs: Inputs, data: DeviceData, labels: Mapping[str, Tensor]) -> None:

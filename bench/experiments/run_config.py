@@ -30,7 +30,15 @@ from fedflat.bench.models import MODELS, AnyModel
 from fedflat.bench.numerics.precision import Precision
 
 USER_FILES: Mapping[str, Any] = {
-    "dataset": {"root": True, "clients": {"file": True}, "file": True, "path_hash": True, "module": True},
+    "dataset": {
+        "root": True,
+        "clients": {"file": True},
+        "file": True,
+        "files": {"__all__": {"file": True}},
+        "test": {"file": True},
+        "path_hash": True,
+        "module": True,
+    },
     "method": {"file": True},
     "model": {"file": True, "module": True, "weights": {"file": True}},
     "partition": {"file": True, "order": {"file": True}},

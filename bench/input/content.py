@@ -183,5 +183,5 @@ class KnownFile(HashedFile):
 def stem(file: Path) -> str:
     """The file's name without folder and ending; characters that labels do not allow are replaced by dashes."""
     name = file.name.removesuffix(".gz")
-    name = name.removesuffix(Path(name).suffix) if Path(name).suffix in {".csv", ".npz"} else name
+    name = name.removesuffix(Path(name).suffix) if Path(name).suffix in {".csv", ".npz", ".parquet"} else name
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name).strip("-._+")

@@ -1,6 +1,6 @@
 """What a field of a configuration is, in words for messages: its description, and an example."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import isclass
 from typing import Any, get_args, get_origin
 
@@ -22,10 +22,15 @@ class FilledIn:
     """Marks a field that FedFlat fills in, such as the hash of a file: messages do not list it among the keys."""
 
 
+def aliases(fields: Mapping[str, FieldInfo]) -> list[str]:
+    """The keys that are no names of fields, because the class has another attribute with this name."""
+    return [field.alias for field in fields.values() if field.alias is not None]
+
+
 def keys(model: type[BaseModel]) -> list[str]:
     """The keys that a user may give."""
     return [
-        name
+        field.alias or name
         for name, field in model.model_fields.items()
         if not any(isinstance(mark, FilledIn) for mark in field.metadata)
     ]

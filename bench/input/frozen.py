@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 
 from fedflat.bench.input.bounds import LONGEST_NAME
 from fedflat.bench.input.errors import SeveralMistakesError, UserError, all_mistakes, distinct, one_line, unknown
-from fedflat.bench.input.field_words import described, field_at, keys
+from fedflat.bench.input.field_words import aliases, described, field_at, keys
 
 NAME = rf"^[a-z0-9_]{{1,{LONGEST_NAME}}}$"
 """The pattern of experiment names, which are part of paths and of Snakemake's targets."""
@@ -72,13 +72,13 @@ class Frozen(BaseModel):
     def _known_keys(cls, data: Any, info: ValidationInfo) -> Any:
         if isinstance(data, Mapping):
             fields = cls.model_fields
-            strange = [key for key in data if key not in fields]
+            strange = [key for key in data if key not in fields and key not in aliases(fields)]
             if strange:
                 errors = [unknown(f"key of {cls.words()}", key, keys(cls), cls.meant(key)) for key in strange]
                 if not isinstance(info.context, _Collects):
                     raise errors[0]
                 info.context.extend(errors)
-                data = {key: value for key, value in data.items() if key in fields}
+                data = {key: value for key, value in data.items() if key not in strange}
             if cls not in _KINDS:
                 _KINDS[cls] = kinds(fields)
             check_bools(_KINDS[cls], data, cls.words)

@@ -51,6 +51,7 @@ def build_model(model: ModelChoice, image_shape: ImageShape, classes: int, seed:
 
     A `UserError` if the memory that is free does not suffice for the weights of a named model.
     """
+    model.check_kind(image_shape)
     with torch.random.fork_rng(devices=[]):
         model.check_memory(image_shape, classes)
         torch.default_generator.manual_seed(torch_seed(seed, "model"))  # torch.manual_seed would touch GPUs too
@@ -59,5 +60,6 @@ def build_model(model: ModelChoice, image_shape: ImageShape, classes: int, seed:
 
 def check_model(model: ModelChoice, image_shape: ImageShape, classes: int) -> None:
     """Raises `UserError` if `build_model` would; global random state is not changed."""
+    model.check_kind(image_shape)
     with torch.random.fork_rng(devices=[]):
         model.check(image_shape, classes)

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from fedflat.bench.data.tokens import TokenShape
 from fedflat.bench.host.memory import available_memory
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
@@ -17,7 +18,8 @@ VECTORS = 3
 """The fewest vectors of all parameters in training: the weights, the model that is broadcast, and a gradient."""
 
 ImageShape = tuple[int, ...]
-"""The shape of one input: (channels, height, width) of images, (channels, length) of signals, (features,) of tables."""
+"""The shape of one input: (channels, height, width) of images, (channels, length) of signals, (features,) of tables; a
+`TokenShape` of token ids."""
 
 
 class ModelChoice(Frozen, ABC):
@@ -32,6 +34,9 @@ class ModelChoice(Frozen, ABC):
     label_maps: ClassVar[bool | None] = False
     """Whether its scores are for each pixel, for segmentation, and not for each image; None: its function decides."""
 
+    tokens: ClassVar[bool | None] = False
+    """Whether its inputs are token ids, and not other numbers; None: its function decides."""
+
     def threads(self, cores: int) -> int:
         """Number of CPU threads, at most `cores`, of a process that trains or analyses this model."""
         return 1 if self.small else cores
@@ -45,6 +50,13 @@ class ModelChoice(Frozen, ABC):
     @abstractmethod
     def label(self) -> str:
         """The name in tables, with the options that are not the default."""
+
+    def check_kind(self, image_shape: ImageShape) -> None:
+        """Raises `UserError` if the inputs are token ids, but the model needs other numbers, or vice versa."""
+        are_tokens = isinstance(image_shape, TokenShape)
+        if self.tokens not in (None, are_tokens):
+            needed = "token ids, as the model lstm" if are_tokens else "no token ids"
+            raise UserError(f"model {self.label} does not suit the inputs (allowed: one for {needed})")
 
     @abstractmethod
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from fedflat.bench.code.user_function import UserFunction
+from fedflat.bench.data.tokens import TokenShape
 from fedflat.bench.host.torchvision_compat import prepare_imports
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.models.base import ImageShape, ModelChoice
@@ -26,6 +27,7 @@ class UserModel(UserFunction, ModelChoice):
 
     in_words: ClassVar[str] = "a user-defined model"
     label_maps: ClassVar[bool | None] = None
+    tokens: ClassVar[bool | None] = None
     noun: ClassVar[str] = NOUN
 
     function: str = Field(description="called with the shape of an input and the number of classes")
@@ -115,7 +117,7 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
         model = deepcopy(model)  # a forward pass changes them
     parameters = trained_parameters(model)
     check_not_half(parameters.values())
-    images = torch.zeros(2, *image_shape)
+    images = torch.zeros(2, *image_shape, dtype=torch.int64 if isinstance(image_shape, TokenShape) else None)
     before = torch.get_rng_state()
     with torch.no_grad():
         tested: Tensor = model.eval()(images)

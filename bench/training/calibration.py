@@ -1,8 +1,8 @@
 """The fastest back end, number of threads and memory format for training: measured once per machine, then cached.
 
 The choice changes a run's numbers by rounding, so all calls for the same run must use the same choice. It is stored in
-the user's cache and in checkpoints; it depends neither on the other requested seeds nor on the machine's load at a
-later call.
+the user's cache and in checkpoints; it depends neither on the other requested seeds nor, apart from shared caches and
+memory, on the machine's load: on a CPU, processor time is measured.
 """
 
 import json
@@ -320,9 +320,9 @@ class _Calibration:
             results = backend.train(local, works)
         times: list[float] = []
         while not times or (len(times) < REPEATS and sum(times) < SECONDS and times[-1] <= slow):
-            start = self._now()
+            start = self._now(choice)
             results = backend.train(local, works)
-            times.append(self._now() - start)
+            times.append(self._now(choice) - start)
         if self._loop_result is None:
             self._loop_result = results[0]
         if (difference := self._difference(results[0], works)) is not None:
@@ -356,11 +356,14 @@ class _Calibration:
             return str(error).partition("\n")[0]
         return self._difference(result, works)
 
-    def _now(self) -> float:
-        """The time in seconds when the device has finished its work."""
+    def _now(self, choice: EngineChoice) -> float:
+        """Seconds: on a GPU the time when it has finished its work, else processor time, so that other programs do not
+        count. Threads of the parallel back end, which all have a client here, share theirs; the first one of other back
+        ends does a part of all work itself, and waits actively for the rest."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        return time.perf_counter()
+            return time.perf_counter()
+        return time.process_time() / choice.threads if choice.backend == "parallel" else time.thread_time()
 
     def _difference(self, result: LocalResult, works: Sequence[LocalWork]) -> str | None:
         """Says that the first client's update is not the loop's; None if it is."""

@@ -17,6 +17,7 @@ from fedflat.bench.data.partitions import AnyPartition
 from fedflat.bench.data.partitions.base import Indices
 from fedflat.bench.data.root import data_root
 from fedflat.bench.data.sources.base import Source
+from fedflat.bench.data.tokens import TokenShape
 from fedflat.bench.data.validation import hold_out
 from fedflat.bench.engine.federation import Federation, FederationState
 from fedflat.bench.engine.local import LocalWork
@@ -277,6 +278,10 @@ def trained_and_held_out(config: RunConfig, drawn: list[Indices]) -> tuple[list[
 def check_augmentation(config: RunConfig, dataset: str, input_shape: Sequence[int]) -> None:
     """A `UserError` if inputs of this shape, of the data set with this name, cannot be augmented as the run wants."""
     for augmentation in config.training.augmentation or ():
+        if isinstance(input_shape, TokenShape):
+            raise UserError(
+                f"augmentation {augmentation.name} does not suit token ids, as {dataset} has (allowed: null)"
+            )
         if isinstance(augmentation, OF_IMAGES) and len(input_shape) != 3:
             raise UserError(
                 f"augmentation {augmentation.name} needs images, (channels, height, width), but a sample of "

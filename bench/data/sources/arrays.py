@@ -5,19 +5,22 @@ import shutil
 import zipfile
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
+from fedflat.bench.code.opened_files import opened_files, state_of
 from fedflat.bench.code.user_function import UserFunction
 from fedflat.bench.data.cache import cached_together, in_chunks
 from fedflat.bench.data.dataset import Dataset, Images, Samples, Subset
 from fedflat.bench.data.moments import SCALE, PixelSums
 from fedflat.bench.data.own_arrays import check_names, number_of_classes, samples
 from fedflat.bench.data.sources.base import Source, cache_place
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
+from fedflat.bench.files.locks import locked
 from fedflat.bench.host.torchvision_compat import prepare_imports
 from fedflat.bench.input.bounds import MOST
 from fedflat.bench.input.content import LargeFile, short_hash, stem
@@ -35,7 +38,8 @@ class OwnArrays(Source):
 
     uint8 inputs are normalised by mean and deviation of the training samples: per channel of `[n, channels, height,
     width]`, per feature of `[n, features]`, over all values of `[n, height, width]`. Floating-point inputs are used as
-    they are, in float32. The identity of a run depends on the content that defines the arrays, not on its path.
+    they are, in float32, and other whole numbers, which are token ids, in int64. The identity of a run depends on the
+    content that defines the arrays, not on its path.
     """
 
     title: str | None = Field(
@@ -78,7 +82,11 @@ class OwnArrays(Source):
         Training and test samples are stored together, so that they always come from one reading: another call of a
         function may divide its samples differently.
         """
-        read = functools.cache(self.read)
+        return self._load(root, self.read)
+
+    def _load(self, root: Path, read: Callable[[], Arrays]) -> Dataset:
+        """As `load`, with what reads the arrays."""
+        read = functools.cache(read)
         key = {"source": self.name, "version": self.version, "content": self.content}
         parts = {str(subset): functools.partial(_chunks, read, subset) for subset in SUBSETS}
         train, test = cached_together(self.place(root), key, None, parts).values()
@@ -100,6 +108,8 @@ class OwnArrays(Source):
 
 def _normalisation(x: Images) -> str:
     """What happens to inputs, of which x `[n, ...]` are the training ones, in words."""
+    if x.dtype == np.int32:
+        return "inputs are token ids: nothing normalises them"
     if x.dtype != np.uint8:
         return f"inputs are used as they are, in {x.dtype}: nothing normalises them"
     sums = PixelSums()
@@ -114,7 +124,7 @@ def _range_of(values: Sequence[float]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _chunks(read: Any, subset: Subset) -> Iterator[Samples]:
+def _chunks(read: Callable[[], Arrays], subset: Subset) -> Iterator[Samples]:
     yield from in_chunks(read()[subset])
 
 
@@ -154,6 +164,10 @@ class ArrayFile(LargeFile, OwnArrays):
         return samples(arrays, what)
 
 
+def _path_hash(file: Path) -> str:
+    return short_hash(str(file.resolve()))
+
+
 def _stored(stored: Any, name: str, what: str) -> Any:
     """An array of a file; NumPy raises a ValueError if it would have to unpickle it, or if its header is wrong."""
     try:
@@ -164,11 +178,18 @@ def _stored(stored: Any, name: str, what: str) -> Any:
         raise UserError(f"{what}: {name} cannot be read ({' '.join(str(error).split())})") from None
 
 
+class InputFile(LargeFile):
+    """A file that a function reads."""
+
+    kind: ClassVar[str] = "input file"
+
+
 class ArrayFunction(OwnArrays, UserFunction):
     """A function without arguments that returns a mapping with these arrays.
 
-    It is called once. Its values are stored in the cache, and belong to its file, by path and code: files that it reads
-    are not watched.
+    It is called once. Its values are stored in the cache, and belong to its file, by path and code. It is called again
+    if one of the files has changed that Python opened during the call (see `opened_files`). These count in the data's
+    hash, as the images of a folder do; the files that are listed in `files` count in the identity, too.
     """
 
     in_words: ClassVar[str] = "a user-defined data set"
@@ -176,6 +197,12 @@ class ArrayFunction(OwnArrays, UserFunction):
 
     name: Literal["function"] = "function"
     function: str = Field(description="called without arguments")
+    files: tuple[InputFile, ...] | None = Field(
+        default=None,
+        examples=[["rows.parquet"]],
+        description="files that a library opens without Python, such as Parquet and HDF5, by their paths from the "
+        "folder of the function's file; null: none",
+    )
     path_hash: Annotated[str | None, FilledIn()] = Field(
         default=None, description="hash of the file's path, which a run keeps; filled in"
     )
@@ -188,7 +215,11 @@ class ArrayFunction(OwnArrays, UserFunction):
     @classmethod
     def with_path(cls, data: dict[str, Any], file: Path) -> dict[str, Any]:
         """With the hash of the path, unless the file is a run's copy, which has that of the original."""
-        return {**data, "path_hash": data.get("path_hash") or short_hash(str(file.resolve()))}
+        listed = data.get("files")
+        if isinstance(listed, list | tuple):
+            own = [{"file": file.parent / given} if isinstance(given, str | Path) else given for given in listed]
+            data = {**data, "files": own}
+        return {**data, "path_hash": data.get("path_hash") or _path_hash(file)}
 
     @property
     def label(self) -> str:
@@ -197,8 +228,8 @@ class ArrayFunction(OwnArrays, UserFunction):
 
     @property
     def content(self) -> str:
-        """The hash of the code and of the function's name."""
-        return short_hash(f"{self.code}:{self.function}")
+        """The hash of the code, of the function's name, and of the listed files."""
+        return short_hash(f"{self.code}:{self.function}", *(str(one.hash) for one in self.files or ()))
 
     @property
     def distinction(self) -> str:
@@ -223,10 +254,43 @@ class ArrayFunction(OwnArrays, UserFunction):
                 raise UserError(f"the result is {type(given).__name__} (allowed: a dictionary of arrays)")
             return samples(given, "the result")
 
+        for one in self.files or ():
+            one.unchanged()
         prepare_imports(self.source())
         return self.call(then=checked)
 
+    def load(self, root: Path) -> Dataset:
+        """As for arrays; the function is called again if a file that it read has changed."""
+        place = self.place(root)
+        record = place.with_name(f"{place.name}.files.json")
+        read = functools.partial(self._recorded, record)
+        if not self._is_current(record):
+            try:
+                with locked(record):
+                    if not self._is_current(record):
+                        shutil.rmtree(place, ignore_errors=True)
+                        return self._load(root, read)
+            except OSError as error:
+                raise UserError(f"cannot write the cache '{place}': {error.strerror or error}") from None
+        return self._load(root, read)
+
+    def _recorded(self, record: Path) -> Arrays:
+        """The arrays; the state of the files that were read for them is recorded."""
+        with opened_files() as opened:
+            arrays = self.read()
+        write_checked_json(record, {"files": opened})
+        return arrays
+
+    def _is_current(self, record: Path) -> bool:
+        """Whether no file that still exists has changed since it was read. A run's copy of the function is not called
+        only because an earlier version left no record."""
+        try:
+            read = read_checked_json(record, "it is not used")["files"]
+            return all(state_of(file) in (None, state) for file, state in read.items())
+        except (OSError, ValueError, KeyError, AttributeError, UserError):
+            return self.file is None or _path_hash(self.file) != self.path_hash
+
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:
-        """Calls the function again: files that it reads may have changed."""
+        """Calls the function again: it may read what is no file."""
         shutil.rmtree(self.place(root), ignore_errors=True)
         return super().prepare(root, fetch=fetch)

@@ -46,7 +46,7 @@ def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     source = parse_source(config["dataset"])
     facts = getattr(source, "facts", None)  # user-defined images have none
-    classes, side = (10, 32) if facts is None else (facts.classes, facts.shape[1])
+    classes, side = (10, 32) if facts is None else (facts.classes, facts.shape[-1])
     training, evaluation, participation = config["training"], config["evaluation"], config["participation"]
     partition = _partition(config["partition"], classes, source)
     rate = max(RATE, training["lr"]) if starts_trained(config["model"]) else training["lr"]

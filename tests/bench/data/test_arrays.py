@@ -175,7 +175,7 @@ NAN[2, 1], INFINITE[3] = np.nan, 1e300
         ({"y_train": Y * 0, "y_test": Y * 0}, "y_train has one class (allowed: at least two)"),
         ({"x_train": NAN}, "sample 2 of x_train has NaN or infinite values in float32"),
         ({"x_test": INFINITE}, "sample 3 of x_test has NaN or infinite values in float32"),
-        ({"x_train": X.astype(np.int64)}, "x_train has the dtype int64 (allowed: uint8, or floating-point numbers)"),
+        ({"x_train": X.astype(bool)}, "x_train has the dtype bool (allowed: uint8, floating-point or whole numbers)"),
         ({"x_train": X[:, 0]}, "x_train has the shape [4] (allowed: [n, ...], at least one sample)"),
         ({"x_train": X[:0]}, "x_train has the shape [0, 3] (allowed: [n, ...]"),
         ({"x_test": X[:, :2]}, "a sample of x_test has the shape (2,), but one of x_train (3,)"),

@@ -74,7 +74,7 @@ SMALL = [
     ("mlp", (5,)),
     ("mobilenet_v2_gn", (1, 32, 32)),
 ]
-WITHOUT_LEVELS = {"vit_b_32", "bisenet_v2", "fcn_gn", "fcn_bn", "torchvision", "resnet20", "wrn_16_4"}
+WITHOUT_LEVELS = {"vit_b_32", "bisenet_v2", "fcn_gn", "fcn_bn", "torchvision", "resnet20", "wrn_16_4", "lstm"}
 """Models that fedrcl refuses."""
 
 

@@ -1,5 +1,7 @@
 """What calibration times, and what its stored choices depend on."""
 
+import time
+
 import pytest
 import torch
 
@@ -27,7 +29,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
 
-    def perf_counter(self) -> float:
+    def thread_time(self) -> float:
         return self.now
 
 
@@ -49,7 +51,7 @@ def timed(seconds_of_calls: list[float], warm_up: int, best: float, monkeypatch)
 
     Slow.warm_up = warm_up
     monkeypatch.setitem(BACKENDS, "slow", Slow)
-    monkeypatch.setattr(calibration.time, "perf_counter", clock.perf_counter)
+    monkeypatch.setattr(calibration.time, "thread_time", clock.thread_time)
     measured = calibration_of()
     steps = sum(len(work.batches) for work in calibration._last_steps(measured.setup, measured.state)) * SEEDS
     loop = EngineChoice("loop")
@@ -71,6 +73,22 @@ def test_a_slow_candidate_is_given_up_after_one_timed_call(monkeypatch):
 
 def test_no_call_begins_after_the_time_limit(monkeypatch):
     assert timed([9.0, 0.9, 0.9], warm_up=1, best=1.0, monkeypatch=monkeypatch) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("choice", [EngineChoice("loop"), EngineChoice("parallel", threads=2)])
+def test_time_in_which_others_have_the_processor_does_not_count(choice, monkeypatch):
+    """A call that waits for 0.3 s, as on a busy machine, is timed as one that does not."""
+
+    class Waiting(BACKENDS[choice.backend]):
+        def train(self, local, works, probe=None):
+            time.sleep(0.3)
+            return super().train(local, works, probe)
+
+    monkeypatch.setitem(BACKENDS, choice.backend, Waiting)
+    measured = calibration_of()
+    measured._time(choice)
+    steps = sum(len(work.batches) for work in measured._works(choice))
+    assert 0 < measured.seconds[choice] * steps < 0.2
 
 
 @pytest.mark.parametrize("kind", [Graph, Branches])
