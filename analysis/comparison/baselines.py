@@ -19,17 +19,8 @@ import numpy as np
 import pandas as pd
 
 from fedflat.analysis.comparison.comparable import check_comparable
-from fedflat.analysis.comparison.run_table import (
-    ABOUT,
-    AMOUNT,
-    CURVE,
-    CURVE_IDS,
-    OF_FITTING,
-    RATED,
-    ROUNDS_TO,
-    better,
-    run_columns,
-)
+from fedflat.analysis.comparison.run_table import ABOUT, AMOUNT, CURVE_IDS, run_columns
+from fedflat.analysis.layouts.run_columns import CURVE, GAP, OF_FITTING, RATED, ROUNDS_TO, better, further_metrics
 from fedflat.analysis.measures.convergence import Better
 from fedflat.bench.experiments.address import RUN_IDS
 from fedflat.bench.experiments.installed import stored_names, where_stored
@@ -57,7 +48,6 @@ DIGITS = 6
 """Significant digits of stored numbers. The accuracies and losses of runs.csv have all digits: their bits are
 verified."""
 
-_DERIVED = "generalisation_gap"
 _COUNTS = ["trials", *AMOUNT]
 _TEXTS = [*RUN_IDS[:4], "variant", "outcome", "identity", "partition_hash", REFERENCE, *(set(ABOUT) - set(_COUNTS))]
 
@@ -124,7 +114,7 @@ def load(grid: str, folder: Path | None = None) -> Baselines:
             name = COMMON if file is about else CURVES
             raise UserError(f"'{place / name}' lacks {(~known).sum()} of {len(runs)} runs of {RUNS}: {remedy}")
     runs = runs.merge(about, on=REFERENCE).drop(columns=REFERENCE)
-    runs[_DERIVED] = runs["train_accuracy"] - runs["test_accuracy"]
+    runs[GAP] = runs["train_accuracy"] - runs["test_accuracy"]
     runs = runs.astype({**dict.fromkeys(rated_columns(runs), float), **dict.fromkeys(AMOUNT, "Int64")})[_ordered(runs)]
     check_comparable(runs, f"'{place}'")
     return Baselines(runs, _long(runs[CURVE_IDS].merge(curves, on=CURVE_IDS)))
@@ -135,8 +125,8 @@ def save(place: Path, baselines: Baselines) -> None:
     runs, wide = baselines.runs, _wide(baselines)
     names = [short_hash("\n".join(map(str, row)), digits=8) for row in runs[ABOUT].itertuples(index=False)]
     common = runs[ABOUT].assign(**{REFERENCE: names})
-    measured = runs.drop(columns=[*ABOUT, _DERIVED]).assign(**{REFERENCE: common[REFERENCE]})
-    numbers = [name for name in baselines.metrics if name not in (*RATED, *OF_FITTING, _DERIVED)]
+    measured = runs.drop(columns=[*ABOUT, GAP]).assign(**{REFERENCE: common[REFERENCE]})
+    numbers = [name for name in baselines.metrics if name not in (*RATED, *OF_FITTING, GAP)]
     new = {
         COMMON: common.drop_duplicates(REFERENCE)[[REFERENCE, *ABOUT]],
         CURVES: _rounded(wide, [column for column in map(str, wide) if column not in CURVE_IDS]),
@@ -170,7 +160,7 @@ def _with_old(new: pd.DataFrame, file: Path, keys: Sequence[str]) -> pd.DataFram
 def _ordered(runs: pd.DataFrame) -> list[str]:
     """The columns of `run_table`, with the targets that these runs have."""
     targets = [float(column.removeprefix(ROUNDS_TO)) for column in map(str, runs) if column.startswith(ROUNDS_TO)]
-    return run_columns(targets, of_fitting="fit_round" in runs)
+    return run_columns(targets, further=further_metrics(runs), of_fitting="fit_round" in runs)
 
 
 def _rounded(table: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:

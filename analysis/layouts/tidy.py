@@ -20,6 +20,7 @@ from fedflat.analysis.analyses.provenance import (
     name_value_pairs,
 )
 from fedflat.analysis.analyses.stored import COLUMNS
+from fedflat.analysis.layouts.quantities import ROUND_COLUMNS
 from fedflat.analysis.measures.forward_passes import DIFFERENCES
 from fedflat.bench.experiments.address import IDS, CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
@@ -47,18 +48,11 @@ _METRICS = (
     "identity",
     "seed",
     "round",
-    "local_loss",
-    "client_drift",
-    "train_loss",
-    "train_accuracy",
-    "test_loss",
-    "test_accuracy",
     "diverged",
     "code",
 )
-_OF_SEGMENTATION = ("train_miou", "test_miou", "test_miou_seen", "test_miou_unseen")
 _KINDS = (
-    TidyFile(_METRICS, optional=("stopped", "missing_images", *_OF_SEGMENTATION)),
+    TidyFile(_METRICS, optional=("stopped", "missing_images", *ROUND_COLUMNS)),
     TidyFile(("client", "index", "label"), per_seed=True),
 )
 FILES = dict(zip(RUN_FILES, _KINDS, strict=True))

@@ -18,11 +18,11 @@ from fedflat.analysis.layouts.captions import (
     smoke_scale,
     tuned_values,
 )
+from fedflat.analysis.layouts.quantities import quantity
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.measures.convergence import FinalValue
 from fedflat.analysis.tables.layout import TableLayout
-from fedflat.analysis.tables.quantities import quantity
 from fedflat.analysis.tables.quotations import Quotations, own_cells
 from fedflat.analysis.tables.values import rule_of
 from fedflat.bench.experiments.address import RUN_IDS
@@ -115,7 +115,7 @@ def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Ite
         if shown.file not in (*RUN_FILES, "convergence"):
             text = definition(frames[file].loc[frames[file]["metric"] == name], file)
             which = "" if file == shown.file else f" (columns {header})"
-            title = header if header in explained and header in shown.title else shown.title
+            title = header if header in explained and header in shown.title else shown.with_unit
             titles_by_definition.setdefault(text, []).append(f"{title}{which}")
     clauses = Counter(clause for text in titles_by_definition for clause in text.split(", "))
     shared = [clause for clause, count in clauses.items() if count > 1 and len(clause.split()) >= _CLAUSE]

@@ -22,7 +22,14 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.base import ServerRound, norm
 from fedflat.bench.methods.common.buffers import BUFFERS, BufferExchange
 from fedflat.bench.methods.method import Method
+from fedflat.bench.metrics.quantity import Quantity
 from fedflat.bench.models.buffer_mode import kept_positions
+
+MEASURED = {
+    "local_loss": Quantity("mean local loss", "lower"),
+    "client_drift": Quantity("client drift"),
+}
+"""Measurements of each round that tables and figures show."""
 
 RESERVED = frozenset({"round", "available", "server_lr", "local_steps", "teacher_passes", "diverged"})
 """Columns of the metrics that some runs have, or that are added later: a method's numbers cannot have these names."""

@@ -26,6 +26,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen, collected
 from fedflat.bench.input.registry import OneOf
 from fedflat.bench.methods.compose import losses
+from fedflat.bench.metrics import metrics_of
 from fedflat.bench.models import MODELS, AnyModel
 from fedflat.bench.numerics.precision import Precision
 
@@ -206,6 +207,12 @@ class Evaluation(Frozen):
         description="share of its training images that each client holds out: the run is evaluated on them instead of "
         "the test images; or own, those that the data set has for validation; null: none",
     )
+    metrics: tuple[str, ...] | None = Field(
+        default=None,
+        examples=[["macro_f1", "worst_client"]],
+        description="metrics that are evaluated in addition to accuracy and loss (and mean IoU for segmentation); "
+        "null: none",
+    )
     training_images: Annotated[Images | None, ALL_IS_MOST] = Field(
         default=None,
         examples=[1000],
@@ -346,6 +353,7 @@ class RunConfig(Frozen):
                 "(allowed: null, or a partition without shared images)"
             )
         self._check_label_maps()
+        metrics_of(self.evaluation.metrics or (), label_maps=self.dataset.label_maps)
         method = self.method.built
         has_schedule = self.training.server_lr_schedule is not None
         method.check_server_lr(self.training.server_lr, has_schedule=has_schedule)

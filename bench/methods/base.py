@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from fedflat.bench.methods.marks import Search
+from fedflat.bench.metrics.quantity import Quantity
 from fedflat.bench.models.network import Network, Variables
 from fedflat.bench.numerics.flat import FlatLayout
 from fedflat.bench.numerics.streams import torch_stream
@@ -183,6 +184,8 @@ class Component(BaseModel):
     name: ClassVar[str]
     client_state: ClassVar[tuple[str, ...]] = ()
     server_state: ClassVar[tuple[str, ...]] = ()
+    measured: ClassVar[Mapping[str, Quantity]] = {}
+    """Scalars of `broadcast` that tables and figures show: each round measures them."""
     takes_full_gradient: ClassVar[bool] = False
     """Whether the component calls `ClientRound.full_gradient`. If so, a cohort prepares all data of its clients."""
     takes_mini_batch_gradient: ClassVar[bool] = False

@@ -113,7 +113,7 @@ class DifferencesLayout(FinalValuesLayout, PanelLayout):
         grid[0, 0].set_ylim(len(order) - 0.4, -0.6)
         for axes in list(grid.flat[: len(shown)])[-columns:]:
             axes.tick_params(labelbottom=True)
-        unit = self.quantity.title[0].upper() + self.quantity.title[1:]
+        unit = self.quantity.with_unit[0].upper() + self.quantity.with_unit[1:]
         body.supxlabel(f"{unit}: difference to {names[reference]}", fontsize=8)
         return figure
 

@@ -241,7 +241,7 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
         for axes, panel in zip(grid.flat, self.panels, strict=False):
             seen |= _draw_panel(axes, panel, self, tidy, values, looks, band=self.has_bands(frame))
         for axes in grid[:, 0]:
-            axes.set_ylabel(self.quantity.title[0].upper() + self.quantity.title[1:])
+            axes.set_ylabel(self.quantity.with_unit[0].upper() + self.quantity.with_unit[1:])
         names = {**names, **self._titles_of_sweeps(tidy.experiment)}
         titles = {line: names.get(line, line) for line in looks if line in seen}
         draw_legend(body, {title: looks[line] for line, title in titles.items()}, self.width)
