@@ -28,6 +28,7 @@ class ConvergenceLayout(LinePanelsLayout):
     """Panels of convergence curves, `columns` side by side."""
 
     needs: ClassVar[str] = "metrics"
+    page_order: ClassVar[int] = 1
     kind: Literal["convergence"] = "convergence"
     metric: str = Field(
         default="test_accuracy",

@@ -35,6 +35,7 @@ class CostLayout(OneSettingLayout):
     """One panel of bars per quantity, one bar per method, in one setting."""
 
     needs: ClassVar[str] = "cost"
+    page_order: ClassVar[int] = 19
     kind: Literal["cost"] = "cost"
     quantities: tuple[str, ...] = Field(
         default=("transmissions_per_round", "gradients_per_step", "seconds_per_round"),

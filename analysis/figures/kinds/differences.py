@@ -1,7 +1,7 @@
 """Final values compared with those of a reference method, run by run: paired differences with intervals."""
 
 from collections.abc import Collection, Mapping
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ _SEED = ["method", "seed"]
 class DifferencesLayout(FinalValuesLayout, PanelLayout):
     """One panel over all settings and one per setting; in each, a line of points per method, the best method first."""
 
+    page_order: ClassVar[int] = 3
     kind: Literal["differences"] = "differences"
     grid: GridPart = Field(default="all", description=PANELS_OF_GRID)
     reference: tuple[str, ...] = Field(

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -126,6 +126,7 @@ class _Shown(NamedTuple):
 class SweepLayout(FinalValuesLayout, BandsLayout):
     """Panels of final values against a swept value, `columns` side by side."""
 
+    page_order: ClassVar[int] = 4
     kind: Literal["sweep"] = "sweep"
     columns: Columns = Field(default=2, description="panels side by side")
     select: Selection = Field(default=Selection(), description="what all panels have in common")

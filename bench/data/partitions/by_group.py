@@ -1,12 +1,13 @@
 """One client per group of the data set, such as domain or author, or a number of clients for each."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedflat.bench.data.dataset import Labels, Samples
-from fedflat.bench.data.partitions.base import Indices, Partition
+from fedflat.bench.data.partitions.base import Indices, Partition, dirichlet_stand_in
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 
@@ -17,6 +18,9 @@ class ByGroup(Partition):
     With `clients_per_group`, the images of each group are divided among this number of clients, in equal random shares
     (±1 image): the first clients belong to the first group.
     """
+
+    words: ClassVar[str] = "By group"
+    at_smoke_scale: ClassVar[str] = "Splits by groups are replaced by Dirichlet splits."
 
     name: Literal["by_group"] = "by_group"
     clients_per_group: Count | None = Field(
@@ -38,6 +42,11 @@ class ByGroup(Partition):
                 f"by_group with {self.clients} clients, but the data set has {there} groups{per_group} (allowed: "
                 f"{there * each} clients)"
             )
+
+    @classmethod
+    def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
+        """A Dirichlet split: the digits have no groups, unless the data set says what replaces them."""
+        return dirichlet_stand_in(options)
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         assert train.groups is not None  # checked

@@ -1,7 +1,7 @@
 """Class proportions of each client from a symmetric Dirichlet distribution (Acar et al. 2021)."""
 
 from bisect import bisect_left, bisect_right
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -28,6 +28,9 @@ class Dirichlet(Partition):
     across clients and within one, and others are never used.
     """
 
+    words: ClassVar[str] = "Dirichlet"
+    heading: ClassVar[str] = "α = {}"
+
     name: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(examples=[0.1], gt=0, description="concentration; small values give few classes per client")
     variant: Variant = Field(default=None, description="published (the default), or released: classes are refilled")
@@ -36,6 +39,11 @@ class Dirichlet(Partition):
     def label(self) -> str:
         """For example dirichlet-0.1, or dirichlet-0.1-released."""
         return f"dirichlet-{self.alpha:g}" + ("" if self.variant is None else f"-{self.variant}")
+
+    @property
+    def evenness(self) -> float:
+        """α."""
+        return self.alpha
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         labels = train.labels

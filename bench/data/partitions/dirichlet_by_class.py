@@ -1,12 +1,13 @@
 """Shares of each class from a symmetric Dirichlet distribution over clients (Yurochkin et al. 2019; Li et al. 2022)."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedflat.bench.data.dataset import Samples
-from fedflat.bench.data.partitions.base import Indices, Partition, class_pools, symmetric_dirichlet
+from fedflat.bench.data.partitions.base import Indices, Partition, class_pools, dirichlet_stand_in, symmetric_dirichlet
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 
@@ -23,6 +24,10 @@ class DirichletByClass(Partition):
     as it has 1/N of all images.
     """
 
+    words: ClassVar[str] = "Dirichlet by class"
+    heading: ClassVar[str] = "α = {}"
+    at_smoke_scale: ClassVar[str] = "Clients have equal numbers of images."
+
     name: Literal["dirichlet_by_class"] = "dirichlet_by_class"
     alpha: float = Field(
         examples=[0.1], gt=0, description="concentration over clients; small values give few clients per class"
@@ -35,6 +40,16 @@ class DirichletByClass(Partition):
     def label(self) -> str:
         """For example dirichlet_by_class-0.1."""
         return f"dirichlet_by_class-{self.alpha:g}"
+
+    @property
+    def evenness(self) -> float:
+        """α."""
+        return self.alpha
+
+    @classmethod
+    def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
+        """A Dirichlet split: 901 images do not suffice for `least`."""
+        return dirichlet_stand_in(options)
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         pools = [pool for pool in class_pools(train.labels, stream) if len(pool)]

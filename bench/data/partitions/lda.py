@@ -1,6 +1,6 @@
 """Latent Dirichlet allocation over classes (Hsu et al. 2019), as used by Caldarola et al. 2022 and FedGF."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,6 +21,9 @@ class LDA(Partition):
     The released partitions, which are files without code, agree with this one in number of classes and entropy.
     """
 
+    words: ClassVar[str] = "LDA"
+    heading: ClassVar[str] = "α = {}"
+
     name: Literal["lda"] = "lda"
     alpha: float = Field(
         examples=[0.1], ge=0, description="concentration over all classes together; 0: one class per client"
@@ -30,6 +33,11 @@ class LDA(Partition):
     def label(self) -> str:
         """For example lda-0.05."""
         return f"lda-{self.alpha:g}"
+
+    @property
+    def evenness(self) -> float:
+        """α."""
+        return self.alpha
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         pools = class_pools(train.labels, stream)

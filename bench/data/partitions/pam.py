@@ -1,12 +1,20 @@
 """Pachinko allocation over a hierarchy of labels (Reddi et al. 2021), the partition of federated CIFAR-100."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedflat.bench.data.dataset import Labels, Samples
-from fedflat.bench.data.partitions.base import Indices, Partition, Proportions, class_pools, symmetric_dirichlet
+from fedflat.bench.data.partitions.base import (
+    Indices,
+    Partition,
+    Proportions,
+    class_pools,
+    dirichlet_stand_in,
+    symmetric_dirichlet,
+)
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 
@@ -23,6 +31,9 @@ class PAM(Partition):
     0.1 as the one over coarse labels, and do not split a second time.
     """
 
+    words: ClassVar[str] = "PAM"
+    at_smoke_scale: ClassVar[str] = "Splits by groups are replaced by Dirichlet splits."
+
     name: Literal["pam"] = "pam"
     clients: Count = Field(default=500, description="number N of clients")
     alpha: float = Field(default=0.1, gt=0, description="concentration over coarse labels")
@@ -32,6 +43,16 @@ class PAM(Partition):
     def label(self) -> str:
         """For example pam-0.1-10."""
         return f"pam-{self.alpha:g}-{self.beta:g}"
+
+    @property
+    def evenness(self) -> float:
+        """α."""
+        return self.alpha
+
+    @classmethod
+    def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
+        """A Dirichlet split: the digits have no coarse labels."""
+        return dirichlet_stand_in(options)
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         if train.groups is None:
