@@ -16,7 +16,7 @@ hooks. Norms are computed over the last dimension, so that the same code serves 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -30,8 +30,6 @@ from fedflat.bench.numerics.streams import torch_stream
 
 EPS = 1e-12
 
-Aggregation = Literal["uniform", "samples"]
-"""Aggregation weights of the M active clients: p_i = 1/M (`uniform`), or n_i/Σn_j (`samples`)."""
 
 Gradient = Callable[[Tensor], Tensor]
 """The gradient on one mini-batch, the same at every call, as a function of the flat parameters `[P]`."""
