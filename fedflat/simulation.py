@@ -142,7 +142,7 @@ def simulate(
       over rounds by name, such as {"rho": 0.1, "schedules": {"rho": {"name": "cosine"}}}.
     - `server_lr`: learning rate of the server. None, as for all such values: that of the method's recipe, else 1.
     - `weight_decay`: ω in the local step w ← w − η (clip(q) + ω w), where q is the method's direction. None: 0.
-    - `aggregation`: weights of the active clients in the mean: by numbers of `samples`, their roots (`sqrt_samples`), or
+    - `aggregation`: weights of active clients in the mean: by numbers of `samples`, their roots (`sqrt_samples`), or
       `uniform`. None: the weights that the method defines.
     - `lr_decay`: factor by which the local learning rate is multiplied after each round. None: 1.
     - `lr_schedule`, `server_lr_schedule`: schedules over rounds of the local rate, in place of `lr_decay`, and of the

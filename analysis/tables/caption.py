@@ -39,7 +39,7 @@ def caption(
 ) -> Caption:
     """The layout's caption; as notes the protocol: which value, how many seeds, what ± and the marks mean.
 
-    `finals`: the reported value by title of the method; `counts`: the numbers of seeds of the means, in order;
+    `finals`: the reported value by method; `counts`: the numbers of seeds of the means, in order;
     `quotations`: the entries with runs of another experiment.
     """
     metrics, protocol = frames["metrics"], []
@@ -50,7 +50,8 @@ def caption(
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if any(column.follows_protocol for column in layout.columns):
             requested = "" if tidy.experiment.report is None else ", as requested instead of the table's own protocol"
-            protocol.append(f"Values{requested}: {reported_as(finals, rounds)}.")
+            by_title = {names[method]: final for method, final in finals.items()}
+            protocol.append(f"Values{requested}: {reported_as(by_title, rounds)}.")
         for final in dict.fromkeys(column.final for column in layout.columns if column.final is not None):
             protocol.append(f"{_columns_with(layout, final)}: {final.description}.")
         protocol += _evaluations(metrics, _shown_rules(layout, finals))

@@ -6,8 +6,9 @@ has diverged, says so and is not ranked.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -85,6 +86,8 @@ class ColumnSummary:
 class Table:
     """A filled table: `entries[block][row][column]`, in the layout's order, also of rows that a block does not show.
 
+    `captioned` gives the caption, when it is asked for.
+
     If a paper published the table, `published` has the same shape, `summaries[block][column]` compare whole columns,
     and `foot` has one paragraph per item. `experiment` is the name of the table's experiment; `quotations` are the
     entries with runs of another experiment.
@@ -94,12 +97,17 @@ class Table:
     layout: TableLayout
     rows: tuple[str, ...]
     entries: tuple[tuple[tuple[Entry, ...], ...], ...]
-    caption: Caption
+    captioned: Callable[[], Caption] = field(compare=False, repr=False)
     published: tuple[tuple[tuple[PublishedEntry, ...], ...], ...] = ()
     summaries: tuple[tuple[ColumnSummary, ...], ...] = ()
     foot: tuple[str, ...] = ()
     experiment: str = ""
     quotations: Quotations | None = None
+
+    @cached_property
+    def caption(self) -> Caption:
+        """What is shown, and by which protocol, from `captioned`: values alone do not need it."""
+        return self.captioned()
 
 
 def inputs(
@@ -151,10 +159,9 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
         blocks.append(tuple(zip(*columns, strict=True)))
     names = method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
-    by_title = {names[method]: final for method, final in finals.items()}
     seeds = {entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None}
-    text = caption(layout, by_title, frames, tidy, sorted(seeds), quotations)
-    return Table(name, layout, rows, tuple(blocks), text, experiment=tidy.experiment.name, quotations=quotations)
+    words = partial(caption, layout, finals, frames, tidy, sorted(seeds), quotations)
+    return Table(name, layout, rows, tuple(blocks), words, experiment=tidy.experiment.name, quotations=quotations)
 
 
 def _column(

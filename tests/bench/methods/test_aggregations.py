@@ -17,5 +17,5 @@ def test_weights_by_hand(rule, expected):
 
 
 def test_an_unknown_rule_is_refused_with_the_known_ones():
-    with pytest.raises(UserError, match="samples.*sqrt_samples.*uniform"):
+    with pytest.raises(UserError, match=r"samples.*sqrt_samples.*uniform"):
         StepSettings.parse({"lr": 0.1, "aggregation": "median"})
