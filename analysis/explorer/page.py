@@ -19,6 +19,7 @@ from fedflat.analysis.layouts.run_columns import ANALYSED, further_metrics, run_
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.bench.experiments.address import IDS, Setting
 from fedflat.bench.metrics import METRICS
+from fedflat.bench.metrics.base import Metric
 
 _FOLDER = Path(__file__).parent
 ASSETS, PLOTLY = _FOLDER / "assets", _FOLDER / "plotly" / "plotly-gl3d.min.js"
@@ -67,7 +68,7 @@ class Explorer:
             verdict=MarkdownIt("commonmark", {"html": False}).enable("table").render(self.verdict),
             reported=self.reported,
             score=data["score"],
-            in_text=" or ".join(_titles(data["scores"])),
+            in_text=" or ".join(metric.title for metric in _metrics(data["scores"])),
             has_flatness=bool(data["flatness"]),
             has_surfaces=bool(data["surfaces"]),
             step=data["curves"]["step"],
@@ -85,9 +86,7 @@ class Explorer:
             "title": self.title,
             "own": self.own,
             "scores": (scores := _scores(self.runs)),
-            "score": " or ".join(
-                title[:1].upper() + title[1:] if title.islower() else title for title in _titles(scores)
-            ),
+            "score": " or ".join(metric.heading() for metric in _metrics(scores)),
             "names": {
                 column: found.axis
                 for column in dict.fromkeys([*map(str, self.runs), *map(str, self.curves)])
@@ -114,14 +113,9 @@ def _scores(runs: pd.DataFrame) -> dict[str, str]:
     return {Setting(*place).path: "test_miou" if has_miou else "test_accuracy" for place, has_miou in found}
 
 
-def _titles(scores: Mapping[str, str]) -> list[str]:
-    """The metrics by which models are judged, in words."""
-    return [METRICS[column.removeprefix("test_")].title for column in dict.fromkeys(scores.values())]
-
-
-def _heading(title: str) -> str:
-    """Accuracy for accuracy; names such as mIoU keep their first letter."""
-    return title.capitalize() if title.islower() else title
+def _metrics(scores: Mapping[str, str]) -> list[type[Metric]]:
+    """The metrics by which models are judged."""
+    return [METRICS[column.removeprefix("test_")] for column in dict.fromkeys(scores.values())]
 
 
 def for_script(content: Any) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from fedflat.analysis.analyses import ANALYSES
-from fedflat.bench.metrics import METRICS
+from fedflat.bench.experiments.run_config import TEST, TRAIN
+from fedflat.bench.metrics import EVERYWHERE, METRICS
 from fedflat.bench.metrics.columns import metric_column
 from fedflat.bench.metrics.quantity import Better, Quantity
 
@@ -28,12 +29,8 @@ communicated until then."""
 
 _OTHERS = {GAP: Quantity("generalisation gap", "lower", "points"), "round": Quantity("rounds"), **SPENT, **FIT}
 
-RATED = tuple(
-    f"{subset}_{name}"
-    for subset in ("test", "train")
-    for name, metric in METRICS.items()
-    if metric.in_every_run and metric.label_maps is None
-)
+_SCORES_FIRST = sorted(EVERYWHERE, key=lambda name: METRICS[name].better == "lower")
+RATED = tuple(f"{subset}_{name}" for subset in (TEST, TRAIN) for name in _SCORES_FIRST)
 """The columns of metrics that every run has."""
 
 OF_FITTING = ("validation_accuracy", "validation_loss", *FIT, "train_true_accuracy")
@@ -79,5 +76,5 @@ def better(column: str) -> Better | None:
 def further_metrics(columns: Iterable[str]) -> list[str]:
     """The columns of metrics, among these, that not every run has: on test, then on training samples."""
     known = set(columns)
-    wanted = (f"{subset}_{name}" for name in METRICS for subset in ("test", "train"))
+    wanted = (f"{subset}_{name}" for name in METRICS for subset in (TEST, TRAIN))
     return [column for column in wanted if column in known and column not in RATED]

@@ -25,10 +25,12 @@ from fedflat.analysis.measures.forward_passes import DIFFERENCES
 from fedflat.bench.experiments.address import IDS, CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.results import RUN_FILES, ResultPaths
+from fedflat.bench.experiments.run_config import TEST, TRAIN
 from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_csv
 from fedflat.bench.files.lists import read_list
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics import EVERYWHERE
 from fedflat.bench.training.current import first_differing_field
 from fedflat.bench.training.lists import listed_runs
 from fedflat.bench.training.run_directory import RunDirectory, identified, is_complete
@@ -48,6 +50,7 @@ _METRICS = (
     "identity",
     "seed",
     "round",
+    *(f"{subset}_{name}" for subset in (TRAIN, TEST) for name in EVERYWHERE),
     "diverged",
     "code",
 )

@@ -57,8 +57,9 @@ HASH_DIGITS, LONGEST_NAME = 8, 60
 TRAINING_IMAGES = 10_000
 """How many training images are evaluated by default, if there are more: all of CIFAR's take longer than a round."""
 
-TEST, VALIDATION = "test", "validation"
-"""The beginnings of the names of metrics that are measured on test images, and on images that clients hold out."""
+TEST, VALIDATION, TRAIN = "test", "validation", "train"
+"""The beginnings of the names of metrics that are measured on test images, on images that clients hold out, and on
+training images."""
 
 
 OWN = "own"
@@ -69,11 +70,6 @@ def score_column(columns: Container[str], prefix: str = "") -> str:
     """The column with the score of a model, among those that begin with `prefix`: the mean IoU if there is one, else
     the accuracy."""
     return f"{prefix}miou" if f"{prefix}miou" in columns else f"{prefix}accuracy"
-
-
-def score_words(column: str) -> str:
-    """A score in words: test accuracy, or test mIoU."""
-    return column.replace("_", " ").replace("miou", "mIoU")
 
 
 ROUNDING = 1e-9

@@ -12,6 +12,10 @@ METRICS: dict[str, type[Metric]] = dict(
 """By name, in their order."""
 
 
+EVERYWHERE = tuple(name for name, kind in METRICS.items() if kind.in_every_run and kind.label_maps is None)
+"""The metrics that every run has, whatever its labels are."""
+
+
 def metrics_of(further: Iterable[str], *, label_maps: bool) -> Sequence[Metric]:
     """The metrics of a run: those that all runs on such labels have, and `further` ones by name.
 

@@ -41,6 +41,11 @@ class Metric(ABC):
     in_every_run: ClassVar[bool] = False
     """Whether each run on such labels has it; others are named in `evaluation.metrics`."""
 
+    @classmethod
+    def heading(cls) -> str:
+        """The title at the start of a heading: Accuracy; names such as mIoU keep their first letter."""
+        return cls.title.capitalize() if cls.title.islower() else cls.title
+
     @staticmethod
     @abstractmethod
     def of_batch(scores: Tensor, y: Tensor) -> Seen:

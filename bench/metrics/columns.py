@@ -22,6 +22,12 @@ _NAME = re.compile(
 )
 
 
+def score_words(column: str) -> str:
+    """A column of a metric in words, without its unit: test accuracy, or test mIoU."""
+    found = metric_column(column)
+    return column if found is None else found.title
+
+
 def metric_column(name: str) -> Quantity | None:
     """The column of a metric, such as test_accuracy, or test_miou_seen of a part of the samples; else None."""
     if not (found := _NAME.fullmatch(name)):

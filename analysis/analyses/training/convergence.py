@@ -10,9 +10,10 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.measures.convergence import FinalValue, first_reaching
 from fedflat.analysis.measures.cost import SPENT, images_of_steps, spending
-from fedflat.bench.experiments.run_config import Evaluation, score_words
+from fedflat.bench.experiments.run_config import Evaluation
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics.columns import score_words
 from fedflat.bench.metrics.quantity import Quantity
 
 TargetAccuracy = Annotated[float, Field(gt=0, le=100)]

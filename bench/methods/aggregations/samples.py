@@ -5,7 +5,7 @@ from torch import Tensor
 from fedflat.bench.methods.aggregations.base import AggregationRule
 
 
-class Samples(AggregationRule):
+class BySamples(AggregationRule):
     """Proportional to the number of samples."""
 
     name = "samples"

@@ -14,7 +14,7 @@ class Accuracy(Metric):
     plural = "accuracies"
     better = "higher"
     unit = "%"
-    order = 0
+    order = 1
     in_every_run = True
 
     @staticmethod

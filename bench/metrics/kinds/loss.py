@@ -7,14 +7,14 @@ from fedflat.bench.metrics.base import Floats, Metric, Seen
 from fedflat.bench.models.network import cross_entropy_sum
 
 
-class Loss(Metric):
+class CrossEntropy(Metric):
     """Mean cross-entropy of all samples; of pixels: the mean over images of the mean over labelled pixels."""
 
     name = "loss"
     title = "loss"
     plural = "losses"
     better = "lower"
-    order = 1
+    order = 0
     in_every_run = True
 
     @staticmethod
