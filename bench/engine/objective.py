@@ -13,7 +13,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics.evaluation import evaluate
 from fedflat.bench.metrics.kinds.accuracy import Accuracy
-from fedflat.bench.metrics.kinds.loss import CrossEntropy
+from fedflat.bench.metrics.kinds.loss import MeanLoss
 from fedflat.bench.models.buffer_mode import ALLOWED, BufferMode
 from fedflat.bench.models.dropout import Draws, Dropout
 from fedflat.bench.models.frozen_parts import frozen_parts, set_training, trained_buffers
@@ -309,8 +309,8 @@ class Objective:
 
     def evaluate(self, w: Tensor, data: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
         """Mean cross-entropy over all samples of the batches, and accuracy in percent (of all labelled pixels)."""
-        values = evaluate(partial(self.logits, w), data, (CrossEntropy(), Accuracy()))
-        return values[CrossEntropy.name], values[Accuracy.name]
+        values = evaluate(partial(self.logits, w), data, (MeanLoss(), Accuracy()))
+        return values[MeanLoss.name], values[Accuracy.name]
 
     def full_gradient(self, w: Tensor, data: Batched) -> Tensor:
         """∇F(w) `[P]` over all of the data, its batches weighted by their size."""

@@ -7,7 +7,7 @@ from fedflat.bench.metrics.base import Floats, Metric, Seen
 from fedflat.bench.models.network import cross_entropy_sum
 
 
-class CrossEntropy(Metric):
+class MeanLoss(Metric):
     """Mean cross-entropy of all samples; of pixels: the mean over images of the mean over labelled pixels."""
 
     name = "loss"
