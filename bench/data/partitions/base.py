@@ -28,6 +28,10 @@ class Partition(Frozen):
     """The kind in titles, before its parameters; empty: labels stand for themselves."""
     heading: ClassVar[str] = ""
     """The heading of the parameters, such as α = {}, below one with the kind; empty: both are one heading."""
+    equality: ClassVar[str] = ""
+    """The field that is smaller for clients with more different labels, such as α; empty: it has none."""
+    becomes_dirichlet: ClassVar[bool] = False
+    """Whether a Dirichlet split replaces it at smoke scale."""
     at_smoke_scale: ClassVar[str] = ""
     """What smoke scale changes, as a sentence for captions."""
 
@@ -48,13 +52,15 @@ class Partition(Frozen):
     def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
         """The options of the partition that replaces one with these at smoke scale, which has ten classes; `classes`:
         those of the data set that is replaced."""
+        if cls.becomes_dirichlet:
+            return {"name": "dirichlet", "alpha": options.get("alpha", 1.0), "clients": options["clients"]}
         return dict(options)
 
     @property
     def evenness(self) -> float:
         """How equally the clients' labels are distributed, to find the most heterogeneous of an experiment's
-        partitions: such as α; infinite for equal shares."""
-        return 0.0
+        partitions: the field `equality`; infinite for equal shares, 0 if it is not known."""
+        return float(getattr(self, self.equality, 0.0))
 
     @property
     def repeats_images(self) -> bool:
@@ -99,11 +105,6 @@ def symmetric_dirichlet(concentration: float, shares: int, stream: np.random.Gen
     if not np.isclose(drawn.sum(), 1):  # underflow at a tiny concentration, whose limit is a single share
         drawn = np.eye(shares)[stream.integers(shares)]
     return drawn
-
-
-def dirichlet_stand_in(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a Dirichlet split with the α of these options, 1 if they have none."""
-    return {"name": "dirichlet", "alpha": options.get("alpha", 1.0), "clients": options["clients"]}
 
 
 def partition_hash(split: list[Indices]) -> str:

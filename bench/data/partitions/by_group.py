@@ -1,13 +1,12 @@
 """One client per group of the data set, such as domain or author, or a number of clients for each."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedflat.bench.data.dataset import Labels, Samples
-from fedflat.bench.data.partitions.base import Indices, Partition, dirichlet_stand_in
+from fedflat.bench.data.partitions.base import Indices, Partition
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 
@@ -20,6 +19,7 @@ class ByGroup(Partition):
     """
 
     words: ClassVar[str] = "By group"
+    becomes_dirichlet: ClassVar[bool] = True  # digits have no groups, unless the source says what replaces them
     at_smoke_scale: ClassVar[str] = "Splits by groups are replaced by Dirichlet splits."
 
     name: Literal["by_group"] = "by_group"
@@ -42,11 +42,6 @@ class ByGroup(Partition):
                 f"by_group with {self.clients} clients, but the data set has {there} groups{per_group} (allowed: "
                 f"{there * each} clients)"
             )
-
-    @classmethod
-    def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
-        """A Dirichlet split: the digits have no groups, unless the data set says what replaces them."""
-        return dirichlet_stand_in(options)
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         assert train.groups is not None  # checked

@@ -29,6 +29,7 @@ class Dirichlet(Partition):
     """
 
     words: ClassVar[str] = "Dirichlet"
+    equality: ClassVar[str] = "alpha"
     heading: ClassVar[str] = "α = {}"
 
     name: Literal["dirichlet"] = "dirichlet"
@@ -39,11 +40,6 @@ class Dirichlet(Partition):
     def label(self) -> str:
         """For example dirichlet-0.1, or dirichlet-0.1-released."""
         return f"dirichlet-{self.alpha:g}" + ("" if self.variant is None else f"-{self.variant}")
-
-    @property
-    def evenness(self) -> float:
-        """α."""
-        return self.alpha
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         labels = train.labels

@@ -1,13 +1,12 @@
 """Shares of each class from a symmetric Dirichlet distribution over clients (Yurochkin et al. 2019; Li et al. 2022)."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedflat.bench.data.dataset import Samples
-from fedflat.bench.data.partitions.base import Indices, Partition, class_pools, dirichlet_stand_in, symmetric_dirichlet
+from fedflat.bench.data.partitions.base import Indices, Partition, class_pools, symmetric_dirichlet
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 
@@ -25,6 +24,8 @@ class DirichletByClass(Partition):
     """
 
     words: ClassVar[str] = "Dirichlet by class"
+    becomes_dirichlet: ClassVar[bool] = True  # 901 images do not suffice for `least`
+    equality: ClassVar[str] = "alpha"
     heading: ClassVar[str] = "α = {}"
     at_smoke_scale: ClassVar[str] = "Clients have equal numbers of images."
 
@@ -40,16 +41,6 @@ class DirichletByClass(Partition):
     def label(self) -> str:
         """For example dirichlet_by_class-0.1."""
         return f"dirichlet_by_class-{self.alpha:g}"
-
-    @property
-    def evenness(self) -> float:
-        """α."""
-        return self.alpha
-
-    @classmethod
-    def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
-        """A Dirichlet split: 901 images do not suffice for `least`."""
-        return dirichlet_stand_in(options)
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         pools = [pool for pool in class_pools(train.labels, stream) if len(pool)]

@@ -22,6 +22,7 @@ class LDA(Partition):
     """
 
     words: ClassVar[str] = "LDA"
+    equality: ClassVar[str] = "alpha"
     heading: ClassVar[str] = "α = {}"
 
     name: Literal["lda"] = "lda"
@@ -33,11 +34,6 @@ class LDA(Partition):
     def label(self) -> str:
         """For example lda-0.05."""
         return f"lda-{self.alpha:g}"
-
-    @property
-    def evenness(self) -> float:
-        """α."""
-        return self.alpha
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         pools = class_pools(train.labels, stream)

@@ -1,7 +1,6 @@
 """Pachinko allocation over a hierarchy of labels (Reddi et al. 2021), the partition of federated CIFAR-100."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -12,7 +11,6 @@ from fedflat.bench.data.partitions.base import (
     Partition,
     Proportions,
     class_pools,
-    dirichlet_stand_in,
     symmetric_dirichlet,
 )
 from fedflat.bench.input.bounds import Count
@@ -32,6 +30,8 @@ class PAM(Partition):
     """
 
     words: ClassVar[str] = "PAM"
+    becomes_dirichlet: ClassVar[bool] = True  # digits have no coarse labels
+    equality: ClassVar[str] = "alpha"
     at_smoke_scale: ClassVar[str] = "Splits by groups are replaced by Dirichlet splits."
 
     name: Literal["pam"] = "pam"
@@ -43,16 +43,6 @@ class PAM(Partition):
     def label(self) -> str:
         """For example pam-0.1-10."""
         return f"pam-{self.alpha:g}-{self.beta:g}"
-
-    @property
-    def evenness(self) -> float:
-        """α."""
-        return self.alpha
-
-    @classmethod
-    def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
-        """A Dirichlet split: the digits have no coarse labels."""
-        return dirichlet_stand_in(options)
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         if train.groups is None:

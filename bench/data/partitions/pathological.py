@@ -28,6 +28,7 @@ class Pathological(Partition):
     """
 
     words: ClassVar[str] = "Pathological"
+    equality: ClassVar[str] = "classes_per_client"
     heading: ClassVar[str] = "{} classes per client"
     at_smoke_scale: ClassVar[str] = (
         "A client holds the same share of the classes as in the paper; there may be fewer clients."
@@ -47,11 +48,6 @@ class Pathological(Partition):
         """The same share of the classes per client, and at most `PLACES` clients × classes."""
         held = max(1, round(options["classes_per_client"] * 10 / classes))
         return {**options, "classes_per_client": held, "clients": min(options["clients"], PLACES // held)}
-
-    @property
-    def evenness(self) -> float:
-        """The number of classes."""
-        return self.classes_per_client
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         labels = train.labels
