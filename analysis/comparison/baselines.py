@@ -1,6 +1,6 @@
 """Stored baselines: the finished runs of a grid as files that are committed with the code.
 
-results/baselines/GRID/runs.csv     one row per run: what it has measured and spent
+results/baselines/GRID/runs.csv     one row per run: setting, method, seed, and what it has measured and spent
 results/baselines/GRID/about.csv    what runs have in common: how they were configured and computed
 results/baselines/GRID/curves.csv   one row per run: its evaluations, in columns such as test_accuracy_10
 results/baselines/GRID/NAME.yaml    an experiment with tuned values, whose runs are stored
@@ -22,7 +22,7 @@ from fedflat.analysis.comparison.comparable import check_comparable
 from fedflat.analysis.comparison.run_table import ABOUT, AMOUNT, CURVE_IDS, run_columns
 from fedflat.analysis.layouts.run_columns import CURVE, GAP, OF_FITTING, RATED, ROUNDS_TO, better, further_metrics
 from fedflat.analysis.measures.convergence import Better
-from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.address import IDS, RUN_IDS
 from fedflat.bench.experiments.installed import stored_names, where_stored
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
@@ -38,6 +38,9 @@ RUNS, COMMON, CURVES = "runs.csv", "about.csv", "curves.csv"
 REFERENCE = "about"
 """The column of runs.csv that names a row of about.csv."""
 
+SETTING = "setting"
+"""The first column of runs.csv, for readers: data set, partition and participation in one."""
+
 LATER = "tuning"
 """The column of about.csv that files of earlier versions lack."""
 
@@ -49,7 +52,16 @@ DIGITS = 6
 verified."""
 
 _COUNTS = ["trials", *AMOUNT]
-_TEXTS = [*RUN_IDS[:4], "variant", "outcome", "identity", "partition_hash", REFERENCE, *(set(ABOUT) - set(_COUNTS))]
+_TEXTS = [
+    SETTING,
+    *RUN_IDS[:4],
+    "variant",
+    "outcome",
+    "identity",
+    "partition_hash",
+    REFERENCE,
+    *(set(ABOUT) - set(_COUNTS)),
+]
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,7 @@ def load(grid: str, folder: Path | None = None) -> Baselines:
         if not known.all():
             name = COMMON if file is about else CURVES
             raise UserError(f"'{place / name}' lacks {(~known).sum()} of {len(runs)} runs of {RUNS}: {remedy}")
-    runs = runs.merge(about, on=REFERENCE).drop(columns=REFERENCE)
+    runs = runs.merge(about, on=REFERENCE).drop(columns=[REFERENCE, SETTING], errors="ignore")
     runs[GAP] = runs["train_accuracy"] - runs["test_accuracy"]
     runs = runs.astype({**dict.fromkeys(rated_columns(runs), float), **dict.fromkeys(AMOUNT, "Int64")})[_ordered(runs)]
     check_comparable(runs, f"'{place}'")
@@ -126,6 +138,7 @@ def save(place: Path, baselines: Baselines) -> None:
     names = [short_hash("\n".join(map(str, row)), digits=8) for row in runs[ABOUT].itertuples(index=False)]
     common = runs[ABOUT].assign(**{REFERENCE: names})
     measured = runs.drop(columns=[*ABOUT, GAP]).assign(**{REFERENCE: common[REFERENCE]})
+    measured.insert(0, SETTING, runs[IDS[:3]].agg("/".join, axis=1))
     numbers = [name for name in baselines.metrics if name not in (*RATED, *OF_FITTING, GAP)]
     new = {
         COMMON: common.drop_duplicates(REFERENCE)[[REFERENCE, *ABOUT]],
