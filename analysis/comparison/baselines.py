@@ -21,13 +21,13 @@ import pandas as pd
 from fedflat.analysis.comparison.comparable import check_comparable
 from fedflat.analysis.comparison.run_table import ABOUT, AMOUNT, CURVE_IDS, run_columns
 from fedflat.analysis.layouts.run_columns import CURVE, GAP, OF_FITTING, RATED, ROUNDS_TO, better, further_metrics
-from fedflat.analysis.measures.convergence import Better
 from fedflat.bench.experiments.address import IDS, RUN_IDS
 from fedflat.bench.experiments.installed import stored_names, where_stored
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.metrics.quantity import Better
 
 KEY = [*RUN_IDS, "variant"]
 """Columns in which no two stored runs are equal."""

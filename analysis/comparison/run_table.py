@@ -3,7 +3,6 @@
 Numbers come from the files of runs and from the tidy files of analyses. An analysis that is not computed leaves NaN.
 """
 
-import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -192,7 +191,7 @@ def run_table(
     ]
     columns = run_columns(
         targets,
-        further=further_metrics(itertools.chain(*rows)),
+        further=further_metrics(name for row in rows for name in row),
         of_fitting=any("fit_round" in row for row in rows),
     )
     if not rows:
@@ -223,7 +222,7 @@ def curve_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | No
         )
         for run in runs
     ]
-    columns = [*CURVE_IDS, "round", *CURVE, *further_metrics(itertools.chain(*curves))]
+    columns = [*CURVE_IDS, "round", *CURVE, *further_metrics(name for curve in curves for name in curve)]
     return pd.concat(curves, ignore_index=True)[columns] if curves else pd.DataFrame(columns=columns)
 
 

@@ -1,6 +1,6 @@
 """The measured columns of tables of runs and of their curves, in words: metrics, costs, and values of analyses."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from fedflat.analysis.analyses import ANALYSES
 from fedflat.bench.experiments.run_config import TEST, TRAIN
@@ -73,7 +73,7 @@ def better(column: str) -> Better | None:
     return None if found is None or found.better == "none" else found.better
 
 
-def further_metrics(columns: Iterable[str]) -> list[str]:
+def further_metrics(columns: Iterable[Hashable]) -> list[str]:
     """The columns of metrics, among these, that not every run has: on test, then on training samples."""
     known = set(columns)
     wanted = (f"{subset}_{name}" for name in METRICS for subset in (TEST, TRAIN))

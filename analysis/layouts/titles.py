@@ -12,7 +12,7 @@ from fedflat.bench.experiments.address import Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.schema import SWA_SUFFIX, ExperimentFile, MethodEntry
 
-_REPLACED = {name: kind.words for name, kind in SOURCES.items() if kind.words and not kind.trained_at_smoke_scale}
+_REPLACED = {name: kind.shown_as for name, kind in SOURCES.items() if kind.shown_as and not kind.trained_at_smoke_scale}
 _NAMES = re.compile(rf"(?<![\w-])(?={'|'.join(sorted({*_REPLACED, *_REPLACED.values()}))})")
 
 
@@ -30,10 +30,10 @@ def trained_data(part: ExperimentFile) -> Source:
 def data_title(part: ExperimentFile) -> str:
     """The data set on which a part of an experiment is trained, in words, such as OfficeHome (real world)."""
     source = trained_data(part)
-    if not source.words:
+    if not source.shown_as:
         return source.label
     details = source.label.removeprefix(source.name).removeprefix("-").replace("-", ", ").replace("_", " ")
-    return f"{source.words} ({details})" if details else source.words
+    return f"{source.shown_as} ({details})" if details else source.shown_as
 
 
 def partition_title(label: str) -> str:
@@ -50,14 +50,14 @@ def partition_headings(label: str) -> tuple[str, str]:
     kind, parameters = _partition(label)
     if kind is None or not kind.heading:
         return "", partition_title(label)
-    return kind.words, kind.heading.format(parameters)
+    return kind.shown_as, kind.heading.format(parameters)
 
 
 def _partition(label: str) -> tuple[type[Partition] | None, str]:
     """The kind of a partition with a label, None if it has no words, and the parameters in the label."""
     name, _, parameters = label.partition("-")
     kind = PARTITIONS.get(name)
-    return (kind if kind is not None and kind.words else None), parameters.replace("-", ", ")
+    return (kind if kind is not None and kind.shown_as else None), parameters.replace("-", ", ")
 
 
 def participation_title(label: str) -> str:

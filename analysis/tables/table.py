@@ -17,7 +17,7 @@ import pandas as pd
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.layouts.titles import method_titles
-from fedflat.analysis.measures.convergence import Better, diverged_seeds, incomplete_data, stopped_runs
+from fedflat.analysis.measures.convergence import diverged_seeds, incomplete_data, stopped_runs
 from fedflat.analysis.published.numbers import PublishedNumber
 from fedflat.analysis.tables.caption import caption
 from fedflat.analysis.tables.fairness import FAIR, Fairness
@@ -38,6 +38,7 @@ from fedflat.analysis.verdicts.verdict import Missing, Verdict
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.metrics.quantity import Better
 
 
 @dataclass(frozen=True)

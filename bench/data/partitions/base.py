@@ -24,7 +24,7 @@ Variant = Annotated[Literal["published", "released"] | None, AfterValidator(lamb
 class Partition(Frozen):
     """A split of the training images over `clients` clients. No image is used twice unless `repeats_images`."""
 
-    words: ClassVar[str] = ""
+    shown_as: ClassVar[str] = ""
     """The kind in titles, before its parameters; empty: labels stand for themselves."""
     heading: ClassVar[str] = ""
     """The heading of the parameters, such as α = {}, below one with the kind; empty: both are one heading."""
@@ -46,7 +46,7 @@ class Partition(Frozen):
     @classmethod
     def titled(cls, parameters: str) -> str:
         """A title, from the parameters in a label."""
-        return f"{cls.words} {parameters}".strip()
+        return f"{cls.shown_as} {parameters}".strip()
 
     @classmethod
     def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class ByGroup(Partition):
     (±1 image): the first clients belong to the first group.
     """
 
-    words: ClassVar[str] = "By group"
+    shown_as: ClassVar[str] = "By group"
     becomes_dirichlet: ClassVar[bool] = True  # digits have no groups, unless the source says what replaces them
     at_smoke_scale: ClassVar[str] = "Splits by groups are replaced by Dirichlet splits."
 

@@ -28,7 +28,7 @@ class Dirichlet(Partition):
     across clients and within one, and others are never used.
     """
 
-    words: ClassVar[str] = "Dirichlet"
+    shown_as: ClassVar[str] = "Dirichlet"
     equality: ClassVar[str] = "alpha"
     heading: ClassVar[str] = "α = {}"
 

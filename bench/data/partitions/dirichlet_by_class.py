@@ -23,7 +23,7 @@ class DirichletByClass(Partition):
     as it has 1/N of all images.
     """
 
-    words: ClassVar[str] = "Dirichlet by class"
+    shown_as: ClassVar[str] = "Dirichlet by class"
     becomes_dirichlet: ClassVar[bool] = True  # 901 images do not suffice for `least`
     equality: ClassVar[str] = "alpha"
     heading: ClassVar[str] = "α = {}"

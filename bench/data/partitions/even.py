@@ -12,7 +12,7 @@ from fedflat.bench.data.partitions.base import Indices, Partition
 class IID(Partition):
     """Equal shares (±1 image), drawn uniformly at random."""
 
-    words: ClassVar[str] = "IID"
+    shown_as: ClassVar[str] = "IID"
 
     name: Literal["iid"] = "iid"
 
@@ -28,7 +28,7 @@ class IID(Partition):
 class Centralized(Partition):
     """All data at one client: FedAvg, FedSAM and FedASAM are then plain SGD, SAM and ASAM."""
 
-    words: ClassVar[str] = "Centralized"
+    shown_as: ClassVar[str] = "Centralized"
 
     name: Literal["centralized"] = "centralized"
     clients: Literal[1] = 1

@@ -21,7 +21,7 @@ class LDA(Partition):
     The released partitions, which are files without code, agree with this one in number of classes and entropy.
     """
 
-    words: ClassVar[str] = "LDA"
+    shown_as: ClassVar[str] = "LDA"
     equality: ClassVar[str] = "alpha"
     heading: ClassVar[str] = "α = {}"
 

@@ -29,7 +29,7 @@ class PAM(Partition):
     0.1 as the one over coarse labels, and do not split a second time.
     """
 
-    words: ClassVar[str] = "PAM"
+    shown_as: ClassVar[str] = "PAM"
     becomes_dirichlet: ClassVar[bool] = True  # digits have no coarse labels
     equality: ClassVar[str] = "alpha"
     at_smoke_scale: ClassVar[str] = "Splits by groups are replaced by Dirichlet splits."

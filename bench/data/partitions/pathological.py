@@ -27,7 +27,7 @@ class Pathological(Partition):
     that images repeat.
     """
 
-    words: ClassVar[str] = "Pathological"
+    shown_as: ClassVar[str] = "Pathological"
     equality: ClassVar[str] = "classes_per_client"
     heading: ClassVar[str] = "{} classes per client"
     at_smoke_scale: ClassVar[str] = (

@@ -18,7 +18,7 @@ class QuantitySkew(Partition):
     again instead until each client has ten images.
     """
 
-    words: ClassVar[str] = "Quantity skew"
+    shown_as: ClassVar[str] = "Quantity skew"
     heading: ClassVar[str] = "α = {}"
 
     name: Literal["quantity_skew"] = "quantity_skew"

@@ -49,7 +49,7 @@ class DigitScenes(Source):
     label.
     """
 
-    words: ClassVar[str] = "scenes of scikit-learn's digits"
+    shown_as: ClassVar[str] = "scenes of scikit-learn's digits"
     trained_at_smoke_scale: ClassVar[bool] = True
     name: Literal["digit_scenes"] = "digit_scenes"
     unseen: Literal["light", "red", "green", "blue", "inverted"] = Field(

@@ -42,7 +42,7 @@ class IDDA(Scenes):
     heterogeneous.
     """
 
-    words: ClassVar[str] = "IDDA"
+    shown_as: ClassVar[str] = "IDDA"
     name: Literal["idda"] = "idda"
     setting: Literal["country", "rainy"] = Field(description="which domains are unseen: country, or rainy")
     split: Literal["heterogeneous", "uniform"] = Field(
