@@ -43,22 +43,24 @@ def names(metrics: Iterable[Metric], parts: Sequence[str] = (), of_parts: str | 
     return [*(metric.name for metric in metrics), *(f"{of_parts}_{part}" for part in parts if len(parts) > 1)]
 
 
-Kept = tuple[dict[Callable[[Tensor, Tensor], Seen], Seen], int]
+OfBatch = Callable[[Tensor, Tensor], Seen]
+Kept = tuple[dict[OfBatch, Seen], int]
 """What is kept of batches, by the function that gives it of one, and the number of samples."""
 
 
 def _seen(model: Model, data: Samples, metrics: Sequence[Metric]) -> Kept:
+    kinds: dict[OfBatch, None] = {metric.of_batch: None for metric in metrics}
     kept: Kept = {}, 0
     for x, y in data:
         scores = model(x)
-        batch = {of_batch: of_batch(scores, y) for of_batch in {metric.of_batch: None for metric in metrics}}
-        kept = _together(kept, (batch, len(y)), metrics) if kept[0] else (batch, len(y))
+        batch: Kept = {of_batch: of_batch(scores, y) for of_batch in kinds}, len(y)
+        kept = _together(kept, batch, metrics) if kept[0] else batch
     return kept
 
 
 def _together(one: Kept, other: Kept, metrics: Iterable[Metric]) -> Kept:
     (seen, samples), (further, more) = one, other
-    kinds = {metric.of_batch: metric.joined for metric in metrics}
+    kinds: dict[OfBatch, Callable[[Seen, Seen], Seen]] = {metric.of_batch: metric.joined for metric in metrics}
     return {of_batch: kinds[of_batch](kept, further[of_batch]) for of_batch, kept in seen.items()}, samples + more
 
 

@@ -1,6 +1,7 @@
 """How much the accuracy of the global model differs between clients."""
 
-from fedflat.bench.metrics.of_clients import Floats, OfClients
+from fedflat.bench.metrics.base import Floats
+from fedflat.bench.metrics.of_clients import OfClients
 
 
 class ClientDeviation(OfClients):

@@ -1,6 +1,7 @@
 """The accuracy of the client for which the global model is worst."""
 
-from fedflat.bench.metrics.of_clients import Floats, OfClients
+from fedflat.bench.metrics.base import Floats
+from fedflat.bench.metrics.of_clients import OfClients
 
 
 class WorstClient(OfClients):
