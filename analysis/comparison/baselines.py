@@ -20,7 +20,16 @@ import pandas as pd
 
 from fedflat.analysis.comparison.comparable import check_comparable
 from fedflat.analysis.comparison.run_table import ABOUT, AMOUNT, CURVE_IDS, run_columns
-from fedflat.analysis.layouts.run_columns import CURVE, GAP, OF_FITTING, RATED, ROUNDS_TO, better, further_metrics
+from fedflat.analysis.layouts.run_columns import (
+    ANALYSED,
+    CURVE,
+    GAP,
+    OF_FITTING,
+    RATED,
+    ROUNDS_TO,
+    better,
+    further_metrics,
+)
 from fedflat.bench.experiments.address import IDS, RUN_IDS
 from fedflat.bench.experiments.installed import stored_names, where_stored
 from fedflat.bench.experiments.results import ResultPaths
@@ -127,6 +136,7 @@ def load(grid: str, folder: Path | None = None) -> Baselines:
             raise UserError(f"'{place / name}' lacks {(~known).sum()} of {len(runs)} runs of {RUNS}: {remedy}")
     runs = runs.merge(about, on=REFERENCE).drop(columns=[REFERENCE, SETTING], errors="ignore")
     runs[GAP] = runs["train_accuracy"] - runs["test_accuracy"]
+    runs = runs.assign(**{name: math.nan for name in ANALYSED if name not in runs})  # those of later versions
     runs = runs.astype({**dict.fromkeys(rated_columns(runs), float), **dict.fromkeys(AMOUNT, "Int64")})[_ordered(runs)]
     check_comparable(runs, f"'{place}'")
     return Baselines(runs, _long(runs[CURVE_IDS].merge(curves, on=CURVE_IDS)))

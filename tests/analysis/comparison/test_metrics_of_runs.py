@@ -2,11 +2,13 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from fedflat.analysis.comparison.baselines import load
 from fedflat.analysis.comparison.explore import render_explorer
 from fedflat.analysis.comparison.run_table import curve_table, finished_runs, run_table
 from fedflat.analysis.layouts.run_columns import better, column_name
@@ -14,8 +16,11 @@ from fedflat.analysis.report.figures import Figures
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import write_checked_csv
 from fedflat.bench.input.errors import UserError
 from tests.analysis.conftest import train_all
+from tests.places import ROOT
 
 NAMED = """
 name: named
@@ -94,3 +99,14 @@ def test_without_further_metrics_identities_stay(tmp_path: Path) -> None:
 def test_a_wrong_metric_is_refused_before_a_run() -> None:
     with pytest.raises(UserError, match=r"metric 'macro_f2'.*macro_f1"):
         load_experiment("quick", {"evaluation.metrics": ["macro_f2"]}).cells()
+
+
+def test_stored_runs_without_a_later_analysis_have_no_value_of_it(tmp_path: Path) -> None:
+    stored = shutil.copytree(ResultPaths(ROOT / "results").baselines("bench1d"), tmp_path / "bench1d")
+    rows = pd.read_csv(stored / "runs.csv", dtype=str, keep_default_na=False)
+    write_checked_csv(stored / "runs.csv", rows.drop(columns=["checksum", "lpf", "setting"]))
+    earlier, now = load("bench1d", stored).runs, load("bench1d").runs
+    assert list(earlier) == list(now)
+    assert earlier["lpf"].isna().all()
+    assert not now["lpf"].isna().all()
+    pd.testing.assert_frame_equal(earlier.drop(columns="lpf"), now.drop(columns="lpf"))
