@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, log_loss
 
+import fedflat
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics import METRICS, metrics_of
 from fedflat.bench.metrics.columns import metric_column
@@ -78,3 +79,29 @@ def test_columns_have_words():
     assert metric_column("validation_macro_f1").better == "higher"
     assert metric_column("test_miou_seen").with_unit == "test mIoU of seen domains (%)"
     assert metric_column("client_drift") is None
+
+
+def linear(inputs: int, classes: int) -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return torch.nn.Linear(inputs, classes)
+
+
+def test_a_simulation_has_the_metrics_that_it_names():
+    stream = torch.Generator().manual_seed(0)
+    x, y = torch.randn(60, 5, generator=stream), torch.arange(60) % 3
+    clients = [(x[:20], y[:20]), (x[20:], y[20:])]
+    given = {"rounds": 2, "local_steps": 2, "lr": 0.1, "test": (x, y), "progress": False}
+    model = linear(5, 3)
+    history = fedflat.simulate("fedavg", model, clients, **given, metrics=["macro_f1", "worst_client"]).history
+    plain = fedflat.simulate("fedavg", model, clients, **given).history
+    assert history[plain.columns].equals(plain)
+    assert (history["test_worst_client"] <= history["test_accuracy"] + 5).all(), "clients have nearly equal labels"
+    assert history["test_macro_f1"].between(0, 100).all()
+
+
+@pytest.mark.parametrize(("metrics", "message"), [(["macro"], "macro_f1"), (["macro_f1"], "give test")])
+def test_wrong_metrics_of_a_simulation_are_one_line(metrics, message):
+    clients = [(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))]
+    with pytest.raises(UserError, match=message):
+        fedflat.simulate("fedavg", linear(2, 2), clients, rounds=1, local_steps=1, lr=0.1, metrics=metrics)
