@@ -2,5 +2,6 @@
 
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
+from fedflat.bench.metrics.quantity import Quantity
 
-__all__ = ["AnalysedRun", "Analysis"]
+__all__ = ["AnalysedRun", "Analysis", "Quantity"]

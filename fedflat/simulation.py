@@ -4,11 +4,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedflat.bench.data.partitions import parse_partition
@@ -23,6 +25,7 @@ from fedflat.bench.engine.participation import Participation, active_clients, co
 from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.engine.work import parse_work
+from fedflat.bench.experiments.run_config import TEST
 from fedflat.bench.input.arguments import Argument, checked, plain_mapping, whole
 from fedflat.bench.input.bounds import MOST, Count, Images, Seed
 from fedflat.bench.input.errors import UserError, unknown
@@ -30,6 +33,10 @@ from fedflat.bench.input.frozen import literals
 from fedflat.bench.methods.catalog import recipe
 from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Recipe
+from fedflat.bench.metrics import metrics_of
+from fedflat.bench.metrics.base import NO_CLIENTS
+from fedflat.bench.metrics.evaluation import evaluate
+from fedflat.bench.metrics.of_clients import label_shares
 from fedflat.bench.models.network import has_buffers
 from fedflat.bench.training.calibration import choose_engine, is_small
 from fedflat.bench.training.engine import Engine
@@ -40,9 +47,6 @@ from fedflat.round_logs import OnRound
 from fedflat.simulation_result import SimulationResult
 
 Buffers = Literal["refuse", "average", "local"]
-
-SCORES = ("test_loss", "test_accuracy")
-"""Columns of the history with an evaluation, in the order of `Objective.evaluate`."""
 
 _LOG = logging.getLogger("fedflat.simulate")
 
@@ -76,6 +80,9 @@ MethodOrName = Annotated[
 EngineOrName = Annotated[
     str | EngineChoice, Argument.instance("the name of a back end, or an EngineChoice", str, EngineChoice)
 ]
+Metrics = Annotated[
+    Sequence[str], Argument('a list of names, such as ["macro_f1"]', lambda value: tuple(_names(value)))
+]
 Callback = Annotated[OnRound, Argument.instance("a function of a dictionary", Callable)]
 Clients = Annotated[Sequence[OwnSamples] | OwnSamples, Argument.checked_later()]
 Samples = Annotated[OwnSamples, Argument.checked_later()]
@@ -98,10 +105,11 @@ def simulate(
     partition: PartitionRule | None = None,
     test: Samples | None = None,
     evaluate_every: Count = 1,
+    metrics: Metrics = (),
     hyperparameters: Hyperparameters | None = None,
     server_lr: float | None = None,
     weight_decay: float | None = None,
-    aggregation: Literal["uniform", "samples"] | None = None,
+    aggregation: str | None = None,
     lr_decay: float | None = None,
     lr_schedule: ScheduleRule | None = None,
     server_lr_schedule: ScheduleRule | None = None,
@@ -139,13 +147,14 @@ def simulate(
       {"name": "stragglers", "share": 0.5}. None: all of it.
     - `lr`: local learning rate in the first round.
     - `test`: inputs and labels on which the global model is evaluated, every `evaluate_every` rounds and at the end;
-      inputs of the same kind as those of the clients.
+      inputs of the same kind as those of the clients. `metrics`: names of further metrics on them, as
+      `evaluation.metrics` of an experiment, such as ["macro_f1", "worst_client"].
     - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults. `schedules`: schedules
       over rounds by name, such as {"rho": 0.1, "schedules": {"rho": {"name": "cosine"}}}.
     - `server_lr`: learning rate of the server. None, as for all such values: that of the method's recipe, else 1.
     - `weight_decay`: ω in the local step w ← w − η (clip(q) + ω w), where q is the method's direction. None: 0.
-    - `aggregation`: weights of the active clients in the mean: by numbers of `samples`, or `uniform`. None: the weights
-      that the method defines.
+    - `aggregation`: weights of active clients in the mean: by numbers of `samples`, their roots (`sqrt_samples`), or
+      `uniform`. None: the weights that the method defines.
     - `lr_decay`: factor by which the local learning rate is multiplied after each round. None: 1.
     - `lr_schedule`, `server_lr_schedule`: schedules over rounds of the local rate, in place of `lr_decay`, and of the
       server's rate, as in `training` of an experiment, such as {"name": "cosine"}. None: constant.
@@ -204,6 +213,11 @@ def simulate(
         schedule, counts = _schedule(participants, rounds, participation, len(data.split), seed)
         federation = federation_on(built, objective, data, step_settings, steps, seed, len(schedule))
         tested = None if test is None else data.test_batches(objective, test, _evaluation_batch(objective, data))
+        judged = metrics_of(metrics, label_maps=False)
+        columns = [f"{TEST}_{metric.name}" for metric in judged]
+        if metrics and tested is None:
+            raise UserError("metrics need samples to evaluate on: give test, inputs and labels")
+        shares = _shares(objective, data, next(iter(tested))[0]) if metrics and tested else NO_CLIENTS
         state = federation.start(objective.initial())
         simulation = _Simulation(federation, schedule, steps, settings)
         choice = simulation.given(engine) if isinstance(engine, EngineChoice) else simulation.choice(state)
@@ -222,7 +236,8 @@ def simulate(
                 row = {"round": state.round, **measured.numbers(), **counts[state.round - 1]}
                 is_due = state.round % evaluate_every == 0 or state.round == len(schedule)
                 if tested and is_due and not row["diverged"]:
-                    scores = dict(zip(SCORES, objective.evaluate(kept[-1][0], tested), strict=True))
+                    found = evaluate(partial(objective.logits, kept[-1][0]), tested, judged, shares)
+                    scores = dict(zip(columns, found.values(), strict=True))
                     row |= scores | {"diverged": float(evaluation_diverged(scores))}
                     bar.set_postfix_str(f"test accuracy {row['test_accuracy']:.1f} %", refresh=False)
                 rows.append(row)
@@ -232,7 +247,7 @@ def simulate(
         final = objective.load(kept[-1][0].clone()).eval()
     history = pd.DataFrame(rows)
     if tested:  # also if the first rounds diverged, or none was evaluated
-        history = history.reindex(columns=list(dict.fromkeys([*history, *SCORES])))
+        history = history.reindex(columns=list(dict.fromkeys([*history, *columns])))
     params, kept_buffers = [w for w, _ in kept], [b for _, b in kept if b is not None]
     return SimulationResult(params, kept_buffers, history, choice, final, list(data.split), data.inputs)
 
@@ -312,6 +327,19 @@ def _objective(model: nn.Module, buffers: Buffers) -> Objective:
 def _evaluation_batch(objective: Objective, data: OwnData) -> int:
     """The size of batches that fit into memory."""
     return images_per_batch(objective.device.type, data.data.input_shape)
+
+
+def _shares(objective: Objective, data: OwnData, x: Tensor) -> NDArray[np.float64]:
+    """How the samples of each client are divided over the classes `[N, C]`; x are inputs, of which one is passed."""
+    classes = objective.logits(objective.initial(), x[:1]).shape[1]
+    return label_shares(data.data.labels.cpu().numpy(), list(data.split), classes)
+
+
+def _names(given: object) -> Sequence[str]:
+    """Texts in a list or tuple; a ValueError for other values."""
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        raise ValueError
+    return given
 
 
 def _log(news: object) -> None:

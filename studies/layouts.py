@@ -17,12 +17,12 @@ from fedflat.analysis.figures.draw import KINDS, draw, load_figure
 from fedflat.analysis.figures.kinds.sweep import Point, SweepLine, SweepPanel
 from fedflat.analysis.figures.lines import Line, LinesPanel
 from fedflat.analysis.layouts.layout import Layout, Selection, layout_names
+from fedflat.analysis.layouts.quantities import QUANTITIES
 from fedflat.analysis.layouts.score import SCORE
 from fedflat.analysis.measures.convergence import FinalValue
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.tables.counterparts import Quoted, Reading
 from fedflat.analysis.tables.layout import Column, TableBlock, TableLayout
-from fedflat.analysis.tables.quantities import QUANTITIES
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.frozen import Frozen
@@ -157,7 +157,7 @@ def _default(value: Any) -> str:
 
 
 def _quantities() -> list[str]:
-    rows = [f"| `{name}` | {one.title} | `{one.file}` | {one.better} |" for name, one in QUANTITIES.items()]
+    rows = [f"| `{name}` | {one.with_unit} | `{one.file}` | {one.better} |" for name, one in QUANTITIES.items()]
     return ["| metric | meaning | file or analysis | better |", "|---|---|---|---|", *rows]
 
 

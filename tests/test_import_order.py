@@ -14,7 +14,7 @@ from tests.places import ROOT
 PACKAGES = ("bench", "analysis", "fedflat", "studies")
 ROOMS = (
     "fedflat.bench.input", "fedflat.bench.files", "fedflat.bench.host", "fedflat.bench.code", "fedflat.bench.numerics",
-    "fedflat.bench.data", "fedflat.bench.models", "fedflat.bench.methods",
+    "fedflat.bench.data", "fedflat.bench.models", "fedflat.bench.metrics", "fedflat.bench.methods",
     "fedflat.bench.engine", "fedflat.bench.experiments", "fedflat.bench.training", "fedflat.bench.tuning",
     "fedflat.analysis.measures", "fedflat.analysis.analyses", "fedflat.analysis.layouts", "fedflat.analysis.published",
     "fedflat.analysis.store", "fedflat.analysis.verdicts", "fedflat.analysis.tables", "fedflat.analysis.figures",

@@ -2,7 +2,7 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import pandas as pd
@@ -24,10 +24,12 @@ from fedflat.analysis.measures.packaged_landscape import NAME as LOSS_LANDSCAPES
 from fedflat.bench.data.dataset import Subset
 from fedflat.bench.data.sources.base import Source
 from fedflat.bench.engine.objective import Batched
+from fedflat.bench.experiments.address import RUN_IDS
 from fedflat.bench.experiments.run_config import Evaluation
 from fedflat.bench.input.bounds import ALL_IS_NULL, Count, Images, Seed
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
+from fedflat.bench.metrics.quantity import Quantity
 
 
 class Analysis(Frozen):
@@ -37,6 +39,8 @@ class Analysis(Frozen):
     columns: ClassVar[tuple[str, ...]]
     """The columns of its tidy file that tables and figures read. The file also has columns that name the run,
     `definition` (what was computed, on which data), and the provenance."""
+    quantities: ClassVar[Mapping[str, Quantity]] = {}
+    """What its rows with a `metric` of these names measure: one value per run, which tables can show."""
     of_diverged: ClassVar[bool] = False
     """Whether it also analyses runs that diverged; if not, they have no rows."""
 
@@ -57,6 +61,13 @@ class Analysis(Frozen):
     @abstractmethod
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """The rows of one run."""
+
+    @classmethod
+    def values(cls, rows: pd.DataFrame) -> pd.DataFrame:
+        """Its `quantities` that are columns of tables of runs: one row per run, with `RUN_IDS`, from its tidy rows."""
+        names = [name for name, one in cls.quantities.items() if one.of_runs is not None]
+        wide = rows[rows["metric"].isin(names)].pivot(index=RUN_IDS, columns="metric", values="value")
+        return wide.reindex(columns=names).reset_index()
 
     def check(self, evaluation: Evaluation) -> None:
         """A `UserError` if runs with these evaluation settings do not save what this analysis needs."""

@@ -12,6 +12,7 @@ from fedflat.analysis.claims.decide import Decision, Statement, decide
 from fedflat.analysis.claims.schema import Claim, PaperClaims, claims_of
 from fedflat.analysis.layouts.layout import layout_names
 from fedflat.analysis.layouts.protocol import at_scale, with_requested_value
+from fedflat.analysis.layouts.quantities import quantity
 from fedflat.analysis.layouts.tidy import FILES
 from fedflat.analysis.measures.convergence import incomplete_data
 from fedflat.analysis.published.numbers import PublishedNumber, find, published
@@ -20,7 +21,6 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.tables.fairness import compared, other_evaluation
 from fedflat.analysis.tables.layout import Column, load_table
 from fedflat.analysis.tables.published_keys import of_entry
-from fedflat.analysis.tables.quantities import quantity
 from fedflat.analysis.tables.values import values_of
 from fedflat.analysis.verdicts.margins import rules
 from fedflat.bench.data.sources import parse_source

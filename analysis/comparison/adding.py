@@ -21,7 +21,6 @@ from fedflat.analysis.comparison.baselines import (
 )
 from fedflat.analysis.comparison.comparable import check_accuracies, check_comparable, check_versions, place_of
 from fedflat.analysis.comparison.run_table import (
-    ANALYSED,
     CURVE_IDS,
     TUNED,
     FinishedRun,
@@ -31,6 +30,7 @@ from fedflat.analysis.comparison.run_table import (
     run_table,
 )
 from fedflat.analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
+from fedflat.analysis.layouts.run_columns import ANALYSED
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import IDS, CellAddress
 from fedflat.bench.experiments.files import experiment_files, experiment_names, read_yaml

@@ -1,6 +1,6 @@
 """Stored baselines: the finished runs of a grid as files that are committed with the code.
 
-results/baselines/GRID/runs.csv     one row per run: what it has measured and spent
+results/baselines/GRID/runs.csv     one row per run: setting, method, seed, and what it has measured and spent
 results/baselines/GRID/about.csv    what runs have in common: how they were configured and computed
 results/baselines/GRID/curves.csv   one row per run: its evaluations, in columns such as test_accuracy_10
 results/baselines/GRID/NAME.yaml    an experiment with tuned values, whose runs are stored
@@ -19,24 +19,24 @@ import numpy as np
 import pandas as pd
 
 from fedflat.analysis.comparison.comparable import check_comparable
-from fedflat.analysis.comparison.run_table import (
-    ABOUT,
-    AMOUNT,
+from fedflat.analysis.comparison.run_table import ABOUT, AMOUNT, CURVE_IDS, run_columns
+from fedflat.analysis.layouts.run_columns import (
+    ANALYSED,
     CURVE,
-    CURVE_IDS,
+    GAP,
     OF_FITTING,
     RATED,
     ROUNDS_TO,
     better,
-    run_columns,
+    further_metrics,
 )
-from fedflat.analysis.measures.convergence import Better
-from fedflat.bench.experiments.address import RUN_IDS
+from fedflat.bench.experiments.address import IDS, RUN_IDS
 from fedflat.bench.experiments.installed import RUNS, stored_names, where_stored
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.metrics.quantity import Better
 
 KEY = [*RUN_IDS, "variant"]
 """Columns in which no two stored runs are equal."""
@@ -46,6 +46,9 @@ COMMON, CURVES = "about.csv", "curves.csv"
 
 REFERENCE = "about"
 """The column of runs.csv that names a row of about.csv."""
+
+SETTING = "setting"
+"""The first column of runs.csv, for readers: data set, partition and participation in one."""
 
 LATER = "tuning"
 """The column of about.csv that files of earlier versions lack."""
@@ -57,9 +60,17 @@ DIGITS = 6
 """Significant digits of stored numbers. The accuracies and losses of runs.csv have all digits: their bits are
 verified."""
 
-_DERIVED = "generalisation_gap"
 _COUNTS = ["trials", *AMOUNT]
-_TEXTS = [*RUN_IDS[:4], "variant", "outcome", "identity", "partition_hash", REFERENCE, *(set(ABOUT) - set(_COUNTS))]
+_TEXTS = [
+    SETTING,
+    *RUN_IDS[:4],
+    "variant",
+    "outcome",
+    "identity",
+    "partition_hash",
+    REFERENCE,
+    *(set(ABOUT) - set(_COUNTS)),
+]
 
 
 @dataclass(frozen=True)
@@ -123,8 +134,9 @@ def load(grid: str, folder: Path | None = None) -> Baselines:
         if not known.all():
             name = COMMON if file is about else CURVES
             raise UserError(f"'{place / name}' lacks {(~known).sum()} of {len(runs)} runs of {RUNS}: {remedy}")
-    runs = runs.merge(about, on=REFERENCE).drop(columns=REFERENCE)
-    runs[_DERIVED] = runs["train_accuracy"] - runs["test_accuracy"]
+    runs = runs.merge(about, on=REFERENCE).drop(columns=[REFERENCE, SETTING], errors="ignore")
+    runs[GAP] = runs["train_accuracy"] - runs["test_accuracy"]
+    runs = runs.assign(**{name: math.nan for name in ANALYSED if name not in runs})  # those of later versions
     runs = runs.astype({**dict.fromkeys(rated_columns(runs), float), **dict.fromkeys(AMOUNT, "Int64")})[_ordered(runs)]
     check_comparable(runs, f"'{place}'")
     return Baselines(runs, _long(runs[CURVE_IDS].merge(curves, on=CURVE_IDS)))
@@ -135,8 +147,9 @@ def save(place: Path, baselines: Baselines) -> None:
     runs, wide = baselines.runs, _wide(baselines)
     names = [short_hash("\n".join(map(str, row)), digits=8) for row in runs[ABOUT].itertuples(index=False)]
     common = runs[ABOUT].assign(**{REFERENCE: names})
-    measured = runs.drop(columns=[*ABOUT, _DERIVED]).assign(**{REFERENCE: common[REFERENCE]})
-    numbers = [name for name in baselines.metrics if name not in (*RATED, *OF_FITTING, _DERIVED)]
+    measured = runs.drop(columns=[*ABOUT, GAP]).assign(**{REFERENCE: common[REFERENCE]})
+    measured.insert(0, SETTING, runs[IDS[:3]].agg("/".join, axis=1))
+    numbers = [name for name in baselines.metrics if name not in (*RATED, *OF_FITTING, GAP)]
     new = {
         COMMON: common.drop_duplicates(REFERENCE)[[REFERENCE, *ABOUT]],
         CURVES: _rounded(wide, [column for column in map(str, wide) if column not in CURVE_IDS]),
@@ -170,7 +183,7 @@ def _with_old(new: pd.DataFrame, file: Path, keys: Sequence[str]) -> pd.DataFram
 def _ordered(runs: pd.DataFrame) -> list[str]:
     """The columns of `run_table`, with the targets that these runs have."""
     targets = [float(column.removeprefix(ROUNDS_TO)) for column in map(str, runs) if column.startswith(ROUNDS_TO)]
-    return run_columns(targets, of_fitting="fit_round" in runs)
+    return run_columns(targets, further=further_metrics(runs), of_fitting="fit_round" in runs)
 
 
 def _rounded(table: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:

@@ -23,12 +23,9 @@ from fedflat.analysis.comparison.comparable import (
     place_of,
 )
 from fedflat.analysis.comparison.run_table import (
-    ANALYSED,
-    CURVE,
     CURVE_IDS,
     FinishedRun,
     as_json,
-    better,
     curve_table,
     finished_runs,
     require_all_rounds,
@@ -36,11 +33,12 @@ from fedflat.analysis.comparison.run_table import (
 )
 from fedflat.analysis.comparison.statistics.scores import Scores
 from fedflat.analysis.comparison.statistics.verdicts import verdicts, verdicts_by_setting
-from fedflat.analysis.measures.convergence import Better
+from fedflat.analysis.layouts.run_columns import ANALYSED, CURVE, run_quantity
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import IDS, Setting
 from fedflat.bench.experiments.files import experiment_names
 from fedflat.bench.input.errors import UserError, first_few, unknown
+from fedflat.bench.metrics.quantity import Better, Quantity
 
 STORED = " (stored)"
 """The end of the label of a rival that has the method's label."""
@@ -71,9 +69,16 @@ class Comparison:
     lead: tuple[str, ...] = ()
 
     @property
+    def quantity(self) -> Quantity:
+        """The metric in words."""
+        found = run_quantity(self.metric)
+        assert found is not None
+        return found
+
+    @property
     def better(self) -> Better:
         """Whether higher or lower values of the metric are better."""
-        return better(self.metric) or "higher"
+        return self.quantity.better
 
     @cached_property
     def scores(self) -> Scores:

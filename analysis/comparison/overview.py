@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 
 from fedflat.analysis.comparison.baselines import folder_of, load, stored_grids
-from fedflat.analysis.comparison.run_table import ANALYSED, TUNED
+from fedflat.analysis.comparison.run_table import TUNED
 from fedflat.analysis.comparison.tuning.search_budgets import budgets, in_words
 from fedflat.analysis.comparison.tuning.trials import load_trials
+from fedflat.analysis.layouts.run_columns import ANALYSED
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.files.text_table import aligned
 from fedflat.bench.input.errors import first_few

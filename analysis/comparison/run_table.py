@@ -12,19 +12,39 @@ from typing import Any
 
 import pandas as pd
 
+from fedflat.analysis.analyses import ANALYSES
 from fedflat.analysis.analyses.training.convergence import Convergence
 from fedflat.analysis.comparison.tuning.search_budgets import recorded
 from fedflat.analysis.layouts.protocol import final_at_scale
+from fedflat.analysis.layouts.run_columns import (
+    ANALYSED,
+    CURVE,
+    GAP,
+    OF_FITTING,
+    RATED,
+    ROUNDS_TO,
+    SPENT,
+    better,
+    further_metrics,
+)
 from fedflat.analysis.layouts.searched import is_searched
 from fedflat.analysis.layouts.titles import method_titles
-from fedflat.analysis.measures.convergence import Better, FinalValue, final_value, first_reaching
+from fedflat.analysis.measures.convergence import FinalValue, final_value, first_reaching
 from fedflat.analysis.measures.cost import images_of_steps, spending
 from fedflat.analysis.measures.fitting import fit_round
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.experiments.address import RUN_IDS, CellAddress
 from fedflat.bench.experiments.experiment import Experiment
-from fedflat.bench.experiments.run_config import AMOUNTS, NOT_IDENTITY, USER_FILES, Evaluation, RunConfig, not_in_keys
+from fedflat.bench.experiments.run_config import (
+    AMOUNTS,
+    NOT_IDENTITY,
+    TEST,
+    USER_FILES,
+    Evaluation,
+    RunConfig,
+    not_in_keys,
+)
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.current import finished_run
@@ -32,44 +52,6 @@ from fedflat.bench.training.run_directory import RunDirectory
 
 TARGETS = (60.0, 70.0, 80.0, 90.0)
 """Test accuracies, or mean IoUs for segmentation, in percent to which every run's rounds are counted."""
-
-ROUNDS_TO = "rounds_to_"
-"""The beginning of a column with the rounds to a target."""
-
-RATED: dict[str, Better] = {
-    "test_accuracy": "higher",
-    "test_loss": "lower",
-    "train_accuracy": "higher",
-    "train_loss": "lower",
-}
-"""Columns of a run's evaluations, and whether higher or lower values are better."""
-
-OF_SEGMENTATION: dict[str, Better] = {"test_miou": "higher", "train_miou": "higher"}
-"""Further columns of a table with runs of segmentation."""
-
-OF_FITTING: dict[str, Better] = {
-    "validation_accuracy": "higher",
-    "validation_loss": "lower",
-    "fit_round": "lower",
-    "fit_mb": "lower",
-    "train_true_accuracy": "higher",
-}
-"""Further columns of a table with runs of data that have images for validation. `fit_round`: the first evaluated round
-with a fitted model, and `fit_mb` what is communicated until then; `train_true_accuracy`: that on the true labels, of
-data with wrong ones."""
-
-ANALYSED = {
-    "lambda_max": "hessian",
-    "trace": "spectrum",
-    "flatness_discrepancy": "discrepancy",
-    "lpf": "flatness",
-    "sharpness": "flatness",
-    "drift": "drift",
-}
-"""Columns with a value of an analysis, and the analysis; the drift is that after the last stored round."""
-
-SPENT = ("communicated_mb", "gradients", "seconds")
-"""Columns of what a whole run has spent."""
 
 AMOUNT = ["rounds", *AMOUNTS, "batch_size"]
 """Columns that say how much a run trains: either of local epochs and local steps is empty."""
@@ -79,9 +61,6 @@ ABOUT = [
     "configuration", "protocol", "data_hash", "code", "versions", "device", "processor", "engine", "analyses",
 ]  # fmt: skip
 """Columns that say how a run was configured and computed; mostly equal for all seeds of a cell."""
-
-CURVE = ("test_accuracy", "test_loss", "communicated_mb", "gradients")
-"""The measured columns of a curve; those of segmentation have test_miou, too."""
 
 CURVE_IDS = [*RUN_IDS, "variant", "identity"]
 """The columns that name the run of a curve."""
@@ -98,12 +77,6 @@ STEPS = set(StepSettings.model_fields)
 def target_column(target: float) -> str:
     """The column with the rounds to a test accuracy, or mean IoU, in percent: rounds_to_80 for 80.0."""
     return f"{ROUNDS_TO}{target:g}"
-
-
-def better(column: str) -> Better | None:
-    """Whether higher or lower values of a measured column are better; None for a column that is not measured."""
-    measured = column in ("generalisation_gap", *ANALYSED, *SPENT) or column.startswith(ROUNDS_TO)
-    return {**RATED, **OF_SEGMENTATION, **OF_FITTING}.get(column, "lower" if measured else None)
 
 
 def protocol(config: RunConfig) -> str:
@@ -155,11 +128,13 @@ class FinishedRun:
     def curve(self) -> pd.DataFrame:
         """One row per evaluated round: `round` and the measured columns."""
         table = self.metrics.assign(**self.spent)
-        return table.loc[table["test_accuracy"].notna(), ["round", *CURVE, *self._of_segmentation]]
+        further = (column for column in self.further_metrics if column.startswith(TEST))
+        return table.loc[table["test_accuracy"].notna(), ["round", *CURVE, *further]]
 
     @property
-    def _of_segmentation(self) -> list[str]:
-        return ["test_miou"] if self.directory.config.dataset.label_maps else []
+    def further_metrics(self) -> list[str]:
+        """The columns of metrics that not every run has."""
+        return further_metrics(self.metrics)
 
     @property
     def seconds(self) -> float:
@@ -216,7 +191,7 @@ def run_table(
     ]
     columns = run_columns(
         targets,
-        of_segmentation=any("test_miou" in row for row in rows),
+        further=further_metrics(name for row in rows for name in row),
         of_fitting=any("fit_round" in row for row in rows),
     )
     if not rows:
@@ -247,7 +222,7 @@ def curve_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | No
         )
         for run in runs
     ]
-    columns = [*CURVE_IDS, "round", *CURVE, *(["test_miou"] if any("test_miou" in curve for curve in curves) else [])]
+    columns = [*CURVE_IDS, "round", *CURVE, *further_metrics(name for curve in curves for name in curve)]
     return pd.concat(curves, ignore_index=True)[columns] if curves else pd.DataFrame(columns=columns)
 
 
@@ -259,13 +234,14 @@ def targets_of(requested: RequestedExperiment) -> list[float]:
 
 
 def run_columns(
-    targets: Iterable[float] = TARGETS, *, of_segmentation: bool = False, of_fitting: bool = False
+    targets: Iterable[float] = TARGETS, *, further: Iterable[str] = (), of_fitting: bool = False
 ) -> list[str]:
-    """The columns of `run_table` with these targets; `of_segmentation`, `of_fitting`: whether it has such runs."""
+    """The columns of `run_table` with these targets; `further`: those of metrics that not every run has; `of_fitting`:
+    whether it has `OF_FITTING`."""
     return [
         *RUN_IDS, "variant", "outcome", "last_round",
-        *RATED, *(OF_SEGMENTATION if of_segmentation else ()), *(OF_FITTING if of_fitting else ()),
-        "generalisation_gap", *map(target_column, targets), *ANALYSED,
+        *RATED, *further, *(OF_FITTING if of_fitting else ()),
+        GAP, *map(target_column, targets), *ANALYSED,
         *SPENT,
         "identity", "partition_hash", *ABOUT,
     ]  # fmt: skip
@@ -273,20 +249,23 @@ def run_columns(
 
 def measured(run: FinishedRun, final: FinalValue, targets: Iterable[float]) -> dict[str, float]:
     """What a run has measured and spent."""
-    columns = {**RATED, **(OF_SEGMENTATION if run.directory.config.dataset.label_maps else {})}
-    rated = {name: final_value(run.metrics, name, final, better) for name, better in columns.items()}
+    rated = {name: _final(run, name, final) for name in (*RATED, *run.further_metrics)}
     score = run.directory.config.dataset.score
     evaluations = run.metrics.set_index("round")[f"test_{score}"].dropna()
     reached = {target_column(target): first_reaching(evaluations, target) for target in targets}
     return {
         **rated,
         **_fitting(run, final),
-        "generalisation_gap": rated[f"train_{score}"] - rated[f"test_{score}"],
+        GAP: rated[f"train_{score}"] - rated[f"test_{score}"],
         **{name: math.nan if first is None else float(first) for name, first in reached.items()},
         **{str(name): float(total) for name, total in run.spent.iloc[-1].items()},
         "seconds": run.seconds,
         "last_round": int(run.metrics["round"].iloc[-1]),
     }
+
+
+def _final(run: FinishedRun, column: str, final: FinalValue) -> float:
+    return final_value(run.metrics, column, final, better(column) or "none")
 
 
 def _fitting(run: FinishedRun, final: FinalValue) -> dict[str, float]:
@@ -295,7 +274,7 @@ def _fitting(run: FinishedRun, final: FinalValue) -> dict[str, float]:
     if "validation_accuracy" not in metrics or "test_accuracy" not in metrics:
         return {}
     judged = {
-        name: final_value(metrics, name, final, OF_FITTING[name]) if name in metrics else math.nan
+        name: _final(run, name, final) if name in metrics else math.nan
         for name in ("validation_accuracy", "validation_loss", "train_true_accuracy")
     }
     number = fit_round(metrics["round"], metrics["train_accuracy"])
@@ -348,11 +327,4 @@ def _tuning(experiment: Experiment, cell: CellAddress) -> dict[str, Any]:
 def _analysed(requested: RequestedExperiment, cells: Sequence[CellAddress]) -> Iterator[tuple[str, pd.DataFrame]]:
     """Each analysis, and its values as far as they are computed: `RUN_IDS`, and columns of `ANALYSED`."""
     for name in dict.fromkeys(ANALYSED.values()):
-        rows, columns = requested.tidy.gather(name, cells), [key for key, of in ANALYSED.items() if of == name]
-        if name == "drift":
-            last = rows.sort_values("round").drop_duplicates(RUN_IDS, keep="last")
-            yield name, last.rename(columns={"perturbation_drift": "drift"})[[*RUN_IDS, *columns]]
-        else:
-            chosen = rows[rows["metric"].isin(columns)]
-            wide = chosen.pivot(index=RUN_IDS, columns="metric", values="value")
-            yield name, wide.reindex(columns=columns).reset_index()
+        yield name, ANALYSES[name].values(requested.tidy.gather(name, cells))

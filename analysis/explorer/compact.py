@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedflat.analysis.layouts.run_columns import run_quantity
 from fedflat.bench.experiments.address import IDS, RUN_IDS
 
 RUN_KEY = [*RUN_IDS, "variant"]
 """Columns that name a run of the page: one method may have runs with untuned and with tuned values."""
-
-CURVES = ("round", "test_accuracy", "test_loss", "communicated_mb", "gradients")
-"""Columns of a run's curve; those of segmentation have the mean IoU, too."""
 
 SURFACE = ("loss", "error")
 """Values of a loss surface."""
@@ -39,7 +37,7 @@ def compact_curves(runs: pd.DataFrame, curves: pd.DataFrame) -> dict[str, Any]:
     step = _thinning(len(rounds), len(runs))
     kept = curves["round"].isin(rounds[::-1][::step]) | ~curves.duplicated(RUN_KEY, keep="last")
     by_run = dict(iter(curves[kept].groupby(RUN_KEY, sort=False)))
-    columns = [*CURVES, *(["test_miou"] if "test_miou" in curves else [])]
+    columns = [name for name in map(str, curves) if run_quantity(name) is not None]
     pool: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in columns}
     numbers: dict[str, list[int | None]] = {name: [] for name in columns}
     for key in runs[RUN_KEY].itertuples(index=False, name=None):

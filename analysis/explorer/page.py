@@ -15,8 +15,11 @@ from scipy.stats import t as student
 from fedflat.analysis.explorer.compact import compact_columns, compact_curves, compact_surfaces
 from fedflat.analysis.explorer.looks import web_look
 from fedflat.analysis.figures.palette import Style
+from fedflat.analysis.layouts.run_columns import ANALYSED, further_metrics, run_quantity
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.bench.experiments.address import IDS, Setting
+from fedflat.bench.metrics import METRICS
+from fedflat.bench.metrics.base import Metric
 
 _FOLDER = Path(__file__).parent
 ASSETS, PLOTLY = _FOLDER / "assets", _FOLDER / "plotly" / "plotly-gl3d.min.js"
@@ -26,12 +29,6 @@ SCRIPTS = (
     "curves.js", "budget.js", "scatter.js", "surfaces.js", "downloads.js", "main.js",
 )  # fmt: skip
 """The page's own scripts, in their order: they share one module."""
-
-FLATNESS = ("lambda_max", "trace", "flatness_discrepancy", "lpf", "sharpness", "drift")
-"""Columns of the run table with a measure of flatness; smaller values are flatter."""
-
-_SCORES = {"test_accuracy": "Accuracy", "test_miou": "mIoU"}
-"""Columns by which models are judged, for headings."""
 
 _MOST_SEEDS = 100
 
@@ -71,7 +68,7 @@ class Explorer:
             verdict=MarkdownIt("commonmark", {"html": False}).enable("table").render(self.verdict),
             reported=self.reported,
             score=data["score"],
-            in_text=data["score"].replace("Accuracy", "accuracy"),
+            in_text=" or ".join(metric.title for metric in _metrics(data["scores"])),
             has_flatness=bool(data["flatness"]),
             has_surfaces=bool(data["surfaces"]),
             step=data["curves"]["step"],
@@ -89,11 +86,17 @@ class Explorer:
             "title": self.title,
             "own": self.own,
             "scores": (scores := _scores(self.runs)),
-            "score": " or ".join(_SCORES[column] for column in dict.fromkeys(scores.values())),
+            "score": " or ".join(metric.heading() for metric in _metrics(scores)),
+            "names": {
+                column: found.axis
+                for column in dict.fromkeys([*map(str, self.runs), *map(str, self.curves)])
+                if (found := run_quantity(column)) is not None
+            },
+            "metrics": [name for name in further_metrics(self.curves) if name not in scores.values()],
             "methods": {
                 label: {"title": title, **web_look(self.looks[str(label)])} for label, title in methods.items()
             },
-            "flatness": [name for name in FLATNESS if name in self.runs and self.runs[name].notna().any()],
+            "flatness": [name for name in ANALYSED if name in self.runs and self.runs[name].notna().any()],
             "settings": _setting_titles([Setting(*setting) for setting in settings]),
             "quantiles": [round(float(student.ppf(0.975, df)), 4) for df in range(1, _MOST_SEEDS)],
             "runs": {"count": len(self.runs), "columns": compact_columns(self.runs)},
@@ -108,6 +111,11 @@ def _scores(runs: pd.DataFrame) -> dict[str, str]:
     counts = values.groupby([runs[name] for name in IDS[:3]], sort=False).count()
     found = zip(counts.index, counts > 0, strict=True)
     return {Setting(*place).path: "test_miou" if has_miou else "test_accuracy" for place, has_miou in found}
+
+
+def _metrics(scores: Mapping[str, str]) -> list[type[Metric]]:
+    """The metrics by which models are judged."""
+    return [METRICS[column.removeprefix("test_")] for column in dict.fromkeys(scores.values())]
 
 
 def for_script(content: Any) -> str:

@@ -79,10 +79,12 @@ _FEW_POINTS = 5
 
 class FigureLayout(Layout):
     """A figure of any kind. `needs` is the analysis (or the kind of a run's tidy file) that it draws; `of_one_setting`:
-    whether it shows one setting, that of its key `select`."""
+    whether it shows one setting, that of its key `select`; `page_order`: the place of the kind on pages, after those of
+    lower numbers: results, flatness, single clients, single images, what describes the runs, and then new kinds."""
 
     needs: ClassVar[str]
     of_one_setting: ClassVar[bool] = False
+    page_order: ClassVar[int] = 100
     kind: str = Field(description="one of those below")
     analysis: str | None = Field(
         default=None, description="name of the analysis that it draws; null: the one named like its kind"

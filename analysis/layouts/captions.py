@@ -16,6 +16,7 @@ from fedflat.analysis.layouts.titles import entry_titles, method_titles
 from fedflat.analysis.measures.convergence import FinalValue
 from fedflat.analysis.measures.curvature.hessian import Estimator
 from fedflat.analysis.measures.forward_passes import DIFFERENCES
+from fedflat.bench.data.partitions import PARTITIONS
 from fedflat.bench.data.sources import parse_source
 from fedflat.bench.data.sources.digit_scenes import STAND_IN_CLIENTS
 from fedflat.bench.experiments.address import RUN_IDS, CellAddress
@@ -125,14 +126,14 @@ def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shorten
         "The small network has BatchNorm, whose statistics are averaged, or stay with the clients, like the paper's.": (
             scenes and any(buffer_mode(part.model) is not None for part in parts)
         ),
-        "A client holds the same share of the classes as in the paper; there may be fewer clients.": "pathological"
-        in splits,
         "Digits in several styles, such as rotated and blurred ones, replace the domains.": domains,
         "Heterogeneous clients have scenes of one domain each, uniform ones scenes of all domains.": scenes
         and "by_group" in splits,
-        "Splits by groups are replaced by Dirichlet splits.": "pam" in splits
-        or ("by_group" in splits and not (domains or scenes)),
-        "Clients have equal numbers of images.": "dirichlet_by_class" in splits,
+        **{
+            kind.at_smoke_scale: True
+            for name, kind in PARTITIONS.items()
+            if name in splits and not (name == "by_group" and (domains or scenes))
+        },
         "SWA begins after half of the rounds.": any(
             "swa" in experiment.methods[c.method].hyperparameters for c in shown
         ),

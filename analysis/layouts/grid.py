@@ -1,8 +1,7 @@
 """The settings of an experiment's grid that a table or figure shows where its layout names none."""
 
-import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from fedflat.analysis.layouts.titles import data_title, participation_phrase, partition_title
 from fedflat.bench.data.partitions import AnyPartition
@@ -61,10 +60,8 @@ def main_setting(experiment: Experiment, settings: Sequence[Setting]) -> Setting
 
 
 def _evenness(partition: AnyPartition, participation: Participation) -> tuple[float, float]:
-    fields: dict[str, Any] = partition.model_dump()
-    even = math.inf if partition.name in ("iid", "centralized") else 0.0
     share = participation.probability or (participation.active or partition.clients) / partition.clients
-    return float(fields.get("alpha", fields.get("classes_per_client", even))), share
+    return partition.evenness, share
 
 
 def part_prefix(experiment: Experiment, setting: Setting) -> str:

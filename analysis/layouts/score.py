@@ -5,12 +5,10 @@ from typing import Any
 from fedflat.bench.data.sources import parse_source
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics import METRICS
 
 SCORE = "test_score"
 """The metric that stands for test_accuracy or test_miou."""
-
-_WORDS = {"accuracy": {"{score}": "accuracy", "{Score}": "Accuracy"}, "miou": {"{score}": "mIoU", "{Score}": "mIoU"}}
-"""By score, what stands for its name in texts, and the name."""
 
 
 def with_score(content: Any, experiment: Experiment, part: str | None = None) -> Any:
@@ -25,8 +23,8 @@ def with_score(content: Any, experiment: Experiment, part: str | None = None) ->
     if content == SCORE:
         return f"test_{_score(experiment, part)}"
     if isinstance(content, str) and "{score}" in content.lower():
-        for placeholder, word in _WORDS[_score(experiment, part)].items():
-            content = content.replace(placeholder, word)
+        metric = METRICS[_score(experiment, part)]
+        content = content.replace("{score}", metric.title).replace("{Score}", metric.heading())
     return content
 
 

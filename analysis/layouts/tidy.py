@@ -20,14 +20,17 @@ from fedflat.analysis.analyses.provenance import (
     name_value_pairs,
 )
 from fedflat.analysis.analyses.stored import COLUMNS
+from fedflat.analysis.layouts.quantities import ROUND_COLUMNS
 from fedflat.analysis.measures.forward_passes import DIFFERENCES
 from fedflat.bench.experiments.address import IDS, CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.results import RUN_FILES, ResultPaths
+from fedflat.bench.experiments.run_config import TEST, TRAIN
 from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_csv
 from fedflat.bench.files.lists import read_list
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics import EVERYWHERE
 from fedflat.bench.training.current import first_differing_field
 from fedflat.bench.training.lists import listed_runs
 from fedflat.bench.training.run_directory import RunDirectory, identified, is_complete
@@ -47,18 +50,12 @@ _METRICS = (
     "identity",
     "seed",
     "round",
-    "local_loss",
-    "client_drift",
-    "train_loss",
-    "train_accuracy",
-    "test_loss",
-    "test_accuracy",
+    *(f"{subset}_{name}" for subset in (TRAIN, TEST) for name in EVERYWHERE),
     "diverged",
     "code",
 )
-_OF_SEGMENTATION = ("train_miou", "test_miou", "test_miou_seen", "test_miou_unseen")
 _KINDS = (
-    TidyFile(_METRICS, optional=("stopped", "missing_images", *_OF_SEGMENTATION)),
+    TidyFile(_METRICS, optional=("stopped", "missing_images", *ROUND_COLUMNS)),
     TidyFile(("client", "index", "label"), per_seed=True),
 )
 FILES = dict(zip(RUN_FILES, _KINDS, strict=True))

@@ -4,48 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from fedflat.bench.data.sources import parse_source
+from fedflat.bench.data.partitions import PARTITIONS
+from fedflat.bench.data.partitions.base import Partition
+from fedflat.bench.data.sources import SOURCES, parse_source
 from fedflat.bench.data.sources.base import Source
 from fedflat.bench.experiments.address import Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.schema import SWA_SUFFIX, ExperimentFile, MethodEntry
 
-_PARTITIONS = {
-    "iid": "IID",
-    "centralized": "Centralized",
-    "dirichlet": "Dirichlet",
-    "dirichlet_by_class": "Dirichlet by class",
-    "pathological": "Pathological",
-    "lda": "LDA",
-    "pam": "PAM",
-    "by_group": "By group",
-}
-
-_TRAINED_AT_SMOKE_SCALE = {
-    "digits": "scikit-learn's digits",
-    "digits_domains": "scikit-learn's digits in several styles",
-    "digit_scenes": "scenes of scikit-learn's digits",
-}
-
-_DATA = {
-    **_TRAINED_AT_SMOKE_SCALE,
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "cifar100_pam": "CIFAR-100",
-    "fashion_mnist": "Fashion-MNIST",
-    "emnist": "EMNIST",
-    "svhn": "SVHN",
-    "officehome": "OfficeHome",
-    "domainnet": "DomainNet",
-    "pacs": "PACS",
-    "vlcs": "VLCS",
-    "landmarks_user_160k": "Landmarks-User-160k",
-    "cityscapes": "Cityscapes",
-    "idda": "IDDA",
-}
-"""Titles by the name of a data set; its label may have more parts, such as a held-out domain: officehome-art."""
-
-_REPLACED = {key: title for key, title in _DATA.items() if key not in _TRAINED_AT_SMOKE_SCALE}
+_REPLACED = {name: kind.shown_as for name, kind in SOURCES.items() if kind.shown_as and not kind.trained_at_smoke_scale}
 _NAMES = re.compile(rf"(?<![\w-])(?={'|'.join(sorted({*_REPLACED, *_REPLACED.values()}))})")
 
 
@@ -63,28 +30,34 @@ def trained_data(part: ExperimentFile) -> Source:
 def data_title(part: ExperimentFile) -> str:
     """The data set on which a part of an experiment is trained, in words, such as OfficeHome (real world)."""
     source = trained_data(part)
-    if source.name not in _DATA:
+    if not source.shown_as:
         return source.label
     details = source.label.removeprefix(source.name).removeprefix("-").replace("-", ", ").replace("_", " ")
-    return f"{_DATA[source.name]} ({details})" if details else _DATA[source.name]
+    return f"{source.shown_as} ({details})" if details else source.shown_as
 
 
 def partition_title(label: str) -> str:
     """A partition in words, such as Dirichlet 0.1 for dirichlet-0.1; for a file (file-mine), its name (mine)."""
-    name, _, parameter = label.partition("-")
-    if name == "file":
-        return parameter or label
-    return f"{_PARTITIONS[name]} {parameter.replace('-', ', ')}".strip() if name in _PARTITIONS else label
+    kind, parameters = _partition(label)
+    if kind is None:
+        name, _, title = label.partition("-")
+        return title if name == "file" and title else label
+    return kind.titled(parameters)
 
 
 def partition_headings(label: str) -> tuple[str, str]:
     """A partition as the headings of a column: its kind, and its parameter, such as Dirichlet and α = 0.1."""
-    name, _, parameter = label.partition("-")
-    if name in ("dirichlet", "dirichlet_by_class", "lda"):
-        return _PARTITIONS[name], f"α = {parameter.replace('-', ', ')}"
-    if name == "pathological":
-        return _PARTITIONS[name], f"{parameter.replace('-', ', ')} classes per client"
-    return "", partition_title(label)
+    kind, parameters = _partition(label)
+    if kind is None or not kind.heading:
+        return "", partition_title(label)
+    return kind.shown_as, kind.heading.format(parameters)
+
+
+def _partition(label: str) -> tuple[type[Partition] | None, str]:
+    """The kind of a partition with a label, None if it has no words, and the parameters in the label."""
+    name, _, parameters = label.partition("-")
+    kind = PARTITIONS.get(name)
+    return (kind if kind is not None and kind.shown_as else None), parameters.replace("-", ", ")
 
 
 def participation_title(label: str) -> str:

@@ -82,27 +82,6 @@ def mean_of_classes(values: NDArray[Any], labels: NDArray[np.int64], classes: in
     return np.divide(sums, counts, out=means, where=counts > 0)
 
 
-def label_shares(labels: NDArray[np.int64], split: Sequence[NDArray[np.int64]], classes: int) -> Floats:
-    """p_i(c) `[N, C]`: the share of class c among the training images of client i."""
-    counts: Floats = np.array([np.bincount(labels[own], minlength=classes) for own in split], dtype=np.float64)
-    shares: Floats = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    return shares
-
-
-def expected_of_clients(of_classes: Floats, shares: Floats) -> Floats:
-    """Σ_c p_i(c) a(c) `[N]`, for the accuracies a `[C]` on the test images of each class.
-
-    This is the expected accuracy on test images that are drawn with the client's label distribution. Classes that the
-    test set lacks are left out, and the shares of the others are scaled up to a sum of 1.
-    """
-    in_test_set = ~np.isnan(of_classes)
-    known = shares[:, in_test_set]
-    total = known.sum(1)
-    expected: Floats = np.full(len(shares), np.nan)
-    np.divide(known @ of_classes[in_test_set], total, out=expected, where=total > 0)
-    return expected
-
-
 def untested_classes(of_classes: Floats, shares: Floats) -> str:
     """Which classes `expected_of_clients` leaves out, because no test image has them; empty if it leaves out none.
 

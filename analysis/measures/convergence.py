@@ -16,9 +16,7 @@ from fedflat.bench.experiments.run_config import ROUNDING
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
 from fedflat.bench.methods.released import Release
-
-Better = Literal["higher", "lower", "none"]
-"""Whether higher or lower values of a quantity are better."""
+from fedflat.bench.metrics.quantity import Better
 
 
 class FinalValue(Frozen):

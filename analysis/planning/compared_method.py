@@ -15,8 +15,8 @@ import yaml
 
 from fedflat.analysis.comparison.baselines import load, stored_grids
 from fedflat.analysis.comparison.comparable import VERSIONS, other_versions
-from fedflat.analysis.comparison.run_table import ANALYSED
 from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS
+from fedflat.analysis.layouts.run_columns import ANALYSED
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench import __version__
 from fedflat.bench.code.named_code import trust_file

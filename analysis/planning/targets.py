@@ -12,10 +12,10 @@ from fedflat.analysis.claims.page import judged, page
 from fedflat.analysis.claims.schema import claims_file, papers_with_claims
 from fedflat.analysis.comparison.baselines import folder_of
 from fedflat.analysis.comparison.explore import render_explorer
-from fedflat.analysis.comparison.run_table import ANALYSED
 from fedflat.analysis.comparison.study.source import has_stored_measures
 from fedflat.analysis.comparison.tuning.source import has_stored_tuning
 from fedflat.analysis.comparison.tuning.trials import file_of
+from fedflat.analysis.layouts.run_columns import ANALYSED
 from fedflat.analysis.report.checked_layouts import CheckedLayouts
 from fedflat.analysis.report.figures import Figures
 from fedflat.analysis.report.report import render_page

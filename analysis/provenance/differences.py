@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.metrics.columns import metric_column
 from fedflat.bench.numerics.precision import Precision
 from fedflat.bench.training.calibration import TOLERANCE
 
 POINT = 0.01
-"""Rounding may change an accuracy by one percentage point: a few images at the border between two classes."""
+"""Rounding may change an accuracy, or another metric in percent, by one percentage point: a few images at the border
+between two classes."""
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -47,7 +49,9 @@ class Differences:
             a, b = (float(numbers.get(name, float("nan"))) for numbers in (stored, again))
             if a == b or (isnan(a) and isnan(b)):
                 continue
-            allowed = 100 * POINT if "accuracy" in name else self._rounding * max(abs(a), abs(b))
+            found = metric_column(name)
+            counts = found is not None and found.unit in ("%", "points")
+            allowed = 100 * POINT if counts else self._rounding * max(abs(a), abs(b))
             self._add(abs(a - b) / allowed, file, f"{name} of {when} is {a!r}, and {b!r} if computed again")
 
     def tensors(self, file: Path, stored: Mapping[str, Tensor], again: Mapping[str, Tensor]) -> None:

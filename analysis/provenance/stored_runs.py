@@ -31,7 +31,8 @@ import torch
 from scipy.stats import t as student_t
 
 from fedflat.analysis.comparison.baselines import Baselines, stored_experiment
-from fedflat.analysis.comparison.run_table import RATED, ROUNDS_TO, FinishedRun, about, measured, rule_of
+from fedflat.analysis.comparison.run_table import FinishedRun, about, measured, rule_of
+from fedflat.analysis.layouts.run_columns import RATED, ROUNDS_TO
 from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.experiments.address import IDS, CellAddress
 from fedflat.bench.experiments.experiment import own_experiment

@@ -15,14 +15,6 @@ from fedflat.bench.data.sources import parse_source
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.input.errors import UserError
 
-PAGE_ORDER = (
-    "convergence", "curves", "differences", "sweep", "sharpness", "perturbation", "surfaces", "drift", "eigenvalues",
-    "density", "client_eigenvalues", "interpolation", "plane", "local_plane", "clients", "client_rounds", "corruptions",
-    "predictions", "cost", "labels",
-)  # fmt: skip
-"""Kinds of figures in the order of the page: results, flatness, single clients, single images, and what describes the
-runs."""
-
 
 class Figures(CheckedLayouts[FigureLayout]):
     """The figures of an experiment."""
@@ -35,10 +27,7 @@ class Figures(CheckedLayouts[FigureLayout]):
 
     def in_page_order(self) -> list[str]:
         """The figures that are shown: numbered ones first, as in papers, then the others by kind."""
-        return sorted(self.shown(), key=lambda name: -1 if name[:1].isdigit() else self._place_of_kind(name))
-
-    def _place_of_kind(self, name: str) -> int:
-        return PAGE_ORDER.index(self.layout(name).kind)
+        return sorted(self.shown(), key=lambda name: -1 if name[:1].isdigit() else self.layout(name).page_order)
 
     def subfigures(self) -> dict[str, list[str]]:
         """Figures that consist of several, such as 4a and 4b, by their number."""

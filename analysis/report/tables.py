@@ -4,12 +4,12 @@ from pathlib import Path
 
 from fedflat.analysis.analyses.training.convergence import Convergence
 from fedflat.analysis.layouts.protocol import with_trained_headings
+from fedflat.analysis.layouts.quantities import quantity
 from fedflat.analysis.published.numbers import papers
 from fedflat.analysis.report.checked_layouts import CheckedLayouts, LayoutFile
 from fedflat.analysis.report.page import table_page
 from fedflat.analysis.tables.formats import FORMATS
 from fedflat.analysis.tables.layout import Column, TableLayout, load_table
-from fedflat.analysis.tables.quantities import quantity
 from fedflat.analysis.tables.quotations import Quotations, quotations
 from fedflat.analysis.tables.reproduction import with_published
 from fedflat.analysis.tables.table import Table, fill, inputs

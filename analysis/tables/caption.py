@@ -18,11 +18,11 @@ from fedflat.analysis.layouts.captions import (
     smoke_scale,
     tuned_values,
 )
+from fedflat.analysis.layouts.quantities import quantity
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.measures.convergence import FinalValue
 from fedflat.analysis.tables.layout import TableLayout
-from fedflat.analysis.tables.quantities import quantity
 from fedflat.analysis.tables.quotations import Quotations, own_cells
 from fedflat.analysis.tables.values import rule_of
 from fedflat.bench.experiments.address import RUN_IDS
@@ -39,7 +39,7 @@ def caption(
 ) -> Caption:
     """The layout's caption; as notes the protocol: which value, how many seeds, what ± and the marks mean.
 
-    `finals`: the reported value by title of the method; `counts`: the numbers of seeds of the means, in order;
+    `finals`: the reported value by method; `counts`: the numbers of seeds of the means, in order;
     `quotations`: the entries with runs of another experiment.
     """
     metrics, protocol = frames["metrics"], []
@@ -50,7 +50,8 @@ def caption(
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if any(column.follows_protocol for column in layout.columns):
             requested = "" if tidy.experiment.report is None else ", as requested instead of the table's own protocol"
-            protocol.append(f"Values{requested}: {reported_as(finals, rounds)}.")
+            by_title = {names[method]: final for method, final in finals.items()}
+            protocol.append(f"Values{requested}: {reported_as(by_title, rounds)}.")
         for final in dict.fromkeys(column.final for column in layout.columns if column.final is not None):
             protocol.append(f"{_columns_with(layout, final)}: {final.description}.")
         protocol += _evaluations(metrics, _shown_rules(layout, finals))
@@ -115,7 +116,7 @@ def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Ite
         if shown.file not in (*RUN_FILES, "convergence"):
             text = definition(frames[file].loc[frames[file]["metric"] == name], file)
             which = "" if file == shown.file else f" (columns {header})"
-            title = header if header in explained and header in shown.title else shown.title
+            title = header if header in explained and header in shown.title else shown.with_unit
             titles_by_definition.setdefault(text, []).append(f"{title}{which}")
     clauses = Counter(clause for text in titles_by_definition for clause in text.split(", "))
     shared = [clause for clause, count in clauses.items() if count > 1 and len(clause.split()) >= _CLAUSE]

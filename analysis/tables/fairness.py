@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fedflat.analysis.layouts.quantities import quantity
 from fedflat.analysis.measures.convergence import FinalValue
 from fedflat.analysis.published.transcript import Departure, Difference, departures, silent_differences, value_of
 from fedflat.analysis.tables.layout import Column
-from fedflat.analysis.tables.quantities import quantity
 from fedflat.analysis.tables.values import rule_of
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import Experiment

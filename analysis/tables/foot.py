@@ -3,10 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+from fedflat.analysis.layouts.quantities import quantity
 from fedflat.analysis.published.numbers import PublishedNumber
 from fedflat.analysis.tables.counterparts import Reading
 from fedflat.analysis.tables.layout import Column
-from fedflat.analysis.tables.quantities import quantity
 from fedflat.analysis.tables.table import Table
 from fedflat.analysis.verdicts.equivalence import MOST_SEEDS, Noise
 from fedflat.analysis.verdicts.margins import Margin, rules
@@ -184,7 +184,7 @@ def _judged_numbers(table: Table) -> Iterator[PublishedNumber]:
 
 def _title(column: Column) -> str:
     """The quantity of a column without its unit."""
-    return _OF_FORM[column.form].format(quantity(column.metric).title.partition(" (")[0])
+    return _OF_FORM[column.form].format(quantity(column.metric).title)
 
 
 def _enumerated(names: list[str]) -> str:

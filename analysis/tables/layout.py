@@ -9,17 +9,18 @@ from pydantic import Field, field_validator, model_validator
 from fedflat.analysis.layouts.grid import GridPart, grid_settings, part_prefix
 from fedflat.analysis.layouts.layout import Layout, Selection, load_layout
 from fedflat.analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
+from fedflat.analysis.layouts.quantities import QUANTITIES, quantity
 from fedflat.analysis.layouts.titles import participation_phrase, partition_headings, partition_title
-from fedflat.analysis.measures.convergence import Better, FinalValue, reported
+from fedflat.analysis.measures.convergence import FinalValue, reported
 from fedflat.analysis.published.numbers import MULTIPLES
 from fedflat.analysis.tables.counterparts import Keys, Quoted, Reading, checked_keys
-from fedflat.analysis.tables.quantities import QUANTITIES, quantity
 from fedflat.analysis.verdicts.margins import Form
 from fedflat.bench.experiments.address import CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.frozen import Frozen
 from fedflat.bench.input.preference import with_first_known
+from fedflat.bench.metrics.quantity import Better
 
 
 class Column(Frozen):

@@ -6,8 +6,9 @@ has diverged, says so and is not ranked.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ import pandas as pd
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.layouts.titles import method_titles
-from fedflat.analysis.measures.convergence import Better, diverged_seeds, incomplete_data, stopped_runs
+from fedflat.analysis.measures.convergence import diverged_seeds, incomplete_data, stopped_runs
 from fedflat.analysis.published.numbers import PublishedNumber
 from fedflat.analysis.tables.caption import caption
 from fedflat.analysis.tables.fairness import FAIR, Fairness
@@ -37,6 +38,7 @@ from fedflat.analysis.verdicts.verdict import Missing, Verdict
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.metrics.quantity import Better
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class ColumnSummary:
 class Table:
     """A filled table: `entries[block][row][column]`, in the layout's order, also of rows that a block does not show.
 
+    `captioned` gives the caption, when it is asked for.
+
     If a paper published the table, `published` has the same shape, `summaries[block][column]` compare whole columns,
     and `foot` has one paragraph per item. `experiment` is the name of the table's experiment; `quotations` are the
     entries with runs of another experiment.
@@ -94,12 +98,17 @@ class Table:
     layout: TableLayout
     rows: tuple[str, ...]
     entries: tuple[tuple[tuple[Entry, ...], ...], ...]
-    caption: Caption
+    captioned: Callable[[], Caption] = field(compare=False, repr=False)
     published: tuple[tuple[tuple[PublishedEntry, ...], ...], ...] = ()
     summaries: tuple[tuple[ColumnSummary, ...], ...] = ()
     foot: tuple[str, ...] = ()
     experiment: str = ""
     quotations: Quotations | None = None
+
+    @cached_property
+    def caption(self) -> Caption:
+        """What is shown, and by which protocol, from `captioned`: values alone do not need it."""
+        return self.captioned()
 
 
 def inputs(
@@ -151,10 +160,9 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
         blocks.append(tuple(zip(*columns, strict=True)))
     names = method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
-    by_title = {names[method]: final for method, final in finals.items()}
     seeds = {entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None}
-    text = caption(layout, by_title, frames, tidy, sorted(seeds), quotations)
-    return Table(name, layout, rows, tuple(blocks), text, experiment=tidy.experiment.name, quotations=quotations)
+    words = partial(caption, layout, finals, frames, tidy, sorted(seeds), quotations)
+    return Table(name, layout, rows, tuple(blocks), words, experiment=tidy.experiment.name, quotations=quotations)
 
 
 def _column(

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from fedflat.analysis.layouts.quantities import quantity
 from fedflat.analysis.measures.convergence import FinalValue, final_values
 from fedflat.analysis.tables.layout import Column
-from fedflat.analysis.tables.quantities import quantity
 from fedflat.bench.experiments.address import RUN_IDS
 
 

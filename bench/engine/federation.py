@@ -19,10 +19,18 @@ from fedflat.bench.engine.objective import Objective
 from fedflat.bench.engine.row_values import row_values
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.methods.aggregations import AGGREGATIONS
 from fedflat.bench.methods.base import ServerRound, norm
 from fedflat.bench.methods.common.buffers import BUFFERS, BufferExchange
 from fedflat.bench.methods.method import Method
+from fedflat.bench.metrics.quantity import Quantity
 from fedflat.bench.models.buffer_mode import kept_positions
+
+MEASURED = {
+    "local_loss": Quantity("mean local loss", "lower"),
+    "client_drift": Quantity("client drift"),
+}
+"""Measurements of each round that tables and figures show."""
 
 RESERVED = frozenset({"round", "available", "server_lr", "local_steps", "teacher_passes", "diverged"})
 """Columns of the metrics that some runs have, or that are added later: a method's numbers cannot have these names."""
@@ -259,11 +267,9 @@ class Federation:
         return exchange.sent(upload) if isinstance(exchange, BufferExchange) else upload
 
     def _weights(self, active: list[int]) -> Tensor:
-        """Aggregation weights p_i `[M]`: 1/M, or n_i/Σ n_j over the active clients."""
-        if (self.step_settings.aggregation or self.method.aggregation) == "uniform":
-            return torch.full((len(active),), 1 / len(active), dtype=torch.float64)
-        sizes = torch.tensor([self.client_sizes[i] for i in active], dtype=torch.float64)
-        return sizes / sizes.sum()
+        """Aggregation weights p_i `[M]` of the active clients."""
+        rule = AGGREGATIONS[self.step_settings.aggregation or self.method.aggregation]
+        return rule.weights([self.client_sizes[i] for i in active])
 
 
 def _check_teachers(method: Method, broadcast: Broadcast) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -10,6 +11,9 @@ from torch.func import grad_and_value
 from torch.nn.modules.dropout import _DropoutNd
 
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics.evaluation import evaluate
+from fedflat.bench.metrics.kinds.accuracy import Accuracy
+from fedflat.bench.metrics.kinds.loss import MeanLoss
 from fedflat.bench.models.buffer_mode import ALLOWED, BufferMode
 from fedflat.bench.models.dropout import Draws, Dropout
 from fedflat.bench.models.frozen_parts import frozen_parts, set_training, trained_buffers
@@ -19,10 +23,8 @@ from fedflat.bench.models.network import (
     Variables,
     check_used,
     cross_entropy,
-    cross_entropy_sum,
     has_auxiliary_heads,
     has_buffers,
-    right_and_labelled,
 )
 from fedflat.bench.numerics.flat import FlatLayout
 from fedflat.bench.numerics.precision import Precision, check_not_half
@@ -307,16 +309,8 @@ class Objective:
 
     def evaluate(self, w: Tensor, data: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
         """Mean cross-entropy over all samples of the batches, and accuracy in percent (of all labelled pixels)."""
-        loss = correct = torch.zeros((), dtype=torch.float64, device=w.device)
-        labelled: int | Tensor = 0
-        samples = 0
-        for x, y in data:
-            outputs = self.logits(w, x)
-            loss = loss + cross_entropy_sum(outputs, y).double()
-            right, count = right_and_labelled(outputs, y)
-            correct, labelled = correct + right, labelled + count
-            samples += len(y)
-        return float(loss) / samples, 100 * float(correct) / max(1, int(labelled))
+        values = evaluate(partial(self.logits, w), data, (MeanLoss(), Accuracy()))
+        return values[MeanLoss.name], values[Accuracy.name]
 
     def full_gradient(self, w: Tensor, data: Batched) -> Tensor:
         """∇F(w) `[P]` over all of the data, its batches weighted by their size."""

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
-from fedflat.bench.methods.base import Aggregation, norm, plus
+from fedflat.bench.methods.aggregations import Aggregation
+from fedflat.bench.methods.base import norm, plus
 from fedflat.bench.methods.marks import Search
 from fedflat.bench.methods.schedules import AnySchedule, extreme_rounds, factors
 
@@ -64,7 +65,9 @@ class StepSettings(Frozen):
         description="heavy-ball momentum μ of local steps; its buffer starts at zero in each round; null: 0",
     )
     prox_split: bool = Field(default=False, description="a proximal term's λw joins the decay, not the clipped q")
-    aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
+    aggregation: Aggregation | None = Field(
+        default=None, description="p_i = 1/M, n_i/Σn_j or √n_i/Σ√n_j; null: the method's own"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -26,6 +26,7 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen, collected
 from fedflat.bench.input.registry import OneOf
 from fedflat.bench.methods.compose import losses
+from fedflat.bench.metrics import metrics_of
 from fedflat.bench.models import MODELS, AnyModel
 from fedflat.bench.numerics.precision import Precision
 
@@ -64,8 +65,9 @@ HASH_DIGITS, LONGEST_NAME = 8, 60
 TRAINING_IMAGES = 10_000
 """How many training images are evaluated by default, if there are more: all of CIFAR's take longer than a round."""
 
-TEST, VALIDATION = "test", "validation"
-"""The beginnings of the names of metrics that are measured on test images, and on images that clients hold out."""
+TEST, VALIDATION, TRAIN = "test", "validation", "train"
+"""The beginnings of the names of metrics that are measured on test images, on images that clients hold out, and on
+training images."""
 
 
 OWN = "own"
@@ -76,11 +78,6 @@ def score_column(columns: Container[str], prefix: str = "") -> str:
     """The column with the score of a model, among those that begin with `prefix`: the mean IoU if there is one, else
     the accuracy."""
     return f"{prefix}miou" if f"{prefix}miou" in columns else f"{prefix}accuracy"
-
-
-def score_words(column: str) -> str:
-    """A score in words: test accuracy, or test mIoU."""
-    return column.replace("_", " ").replace("miou", "mIoU")
 
 
 ROUNDING = 1e-9
@@ -213,6 +210,12 @@ class Evaluation(Frozen):
         examples=[0.1],
         description="share of its training images that each client holds out: the run is evaluated on them instead of "
         "the test images; or own, those that the data set has for validation; null: none",
+    )
+    metrics: tuple[str, ...] | None = Field(
+        default=None,
+        examples=[["macro_f1", "worst_client"]],
+        description="metrics that are evaluated in addition to accuracy and loss (and mean IoU for segmentation); "
+        "null: none",
     )
     training_images: Annotated[Images | None, ALL_IS_MOST] = Field(
         default=None,
@@ -354,6 +357,7 @@ class RunConfig(Frozen):
                 "(allowed: null, or a partition without shared images)"
             )
         self._check_label_maps()
+        metrics_of(self.evaluation.metrics or (), label_maps=self.dataset.label_maps)
         method = self.method.built
         has_schedule = self.training.server_lr_schedule is not None
         method.check_server_lr(self.training.server_lr, has_schedule=has_schedule)

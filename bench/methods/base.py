@@ -16,21 +16,20 @@ hooks. Norms are computed over the last dimension, so that the same code serves 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from fedflat.bench.methods.marks import Search
+from fedflat.bench.metrics.quantity import Quantity
 from fedflat.bench.models.network import Network, Variables
 from fedflat.bench.numerics.flat import FlatLayout
 from fedflat.bench.numerics.streams import torch_stream
 
 EPS = 1e-12
 
-Aggregation = Literal["uniform", "samples"]
-"""Aggregation weights of the M active clients: p_i = 1/M (`uniform`), or n_i/Σn_j (`samples`)."""
 
 Gradient = Callable[[Tensor], Tensor]
 """The gradient on one mini-batch, the same at every call, as a function of the flat parameters `[P]`."""
@@ -183,6 +182,8 @@ class Component(BaseModel):
     name: ClassVar[str]
     client_state: ClassVar[tuple[str, ...]] = ()
     server_state: ClassVar[tuple[str, ...]] = ()
+    measured: ClassVar[Mapping[str, Quantity]] = {}
+    """Scalars of `broadcast` that tables and figures show: each round measures them."""
     takes_full_gradient: ClassVar[bool] = False
     """Whether the component calls `ClientRound.full_gradient`. If so, a cohort prepares all data of its clients."""
     takes_mini_batch_gradient: ClassVar[bool] = False

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.frozen import message_of
-from fedflat.bench.methods.base import Aggregation, Component, Correction, Loss, Perturbation, Server
+from fedflat.bench.methods.aggregations import Aggregation
+from fedflat.bench.methods.base import Component, Correction, Loss, Perturbation, Server
 from fedflat.bench.methods.marks import Shared, has_mark
 from fedflat.bench.methods.schedules import extreme_rounds, factors
 from fedflat.bench.methods.schedules.base import Schedule

@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.field_words import described, field_at
 from fedflat.bench.input.frozen import as_in_yaml, check_bools, kinds, message_of
-from fedflat.bench.methods.base import Aggregation, Component, Correction, Loss, Perturbation, Server
+from fedflat.bench.methods.aggregations import Aggregation
+from fedflat.bench.methods.base import Component, Correction, Loss, Perturbation, Server
 from fedflat.bench.methods.corrections.none import NoCorrection
 from fedflat.bench.methods.losses.cross_entropy import CrossEntropy
 from fedflat.bench.methods.marks import DropsOtherComponents, Scheduled, Shared, has_mark

@@ -120,9 +120,3 @@ def image_losses(scores: Tensor, y: Tensor) -> Tensor:
 def mean_of_images(losses: Tensor, weights: Tensor | None) -> Tensor:
     """The mean of losses `[B]`, or the sum weighted by `weights` `[B]`."""
     return losses.mean() if weights is None else (losses * weights).sum()
-
-
-def right_and_labelled(scores: Tensor, y: Tensor) -> tuple[Tensor, int | Tensor]:
-    """How many samples, or labelled pixels, have the highest score in their class; and how many there are."""
-    right = (scores.argmax(1) == y).sum()
-    return right, (y != IGNORED).sum() if has_label_maps(y) else len(y)

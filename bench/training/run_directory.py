@@ -31,7 +31,7 @@ from fedflat.bench.data.partitions.base import Indices, partition_hash
 from fedflat.bench.engine.checkpoint import OF_ANOTHER_RUN, Models, load_state
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.experiments.results import METRICS, PARTITION
-from fedflat.bench.experiments.run_config import TEST, VALIDATION, RunConfig
+from fedflat.bench.experiments.run_config import TEST, TRAIN, VALIDATION, RunConfig
 from fedflat.bench.experiments.stored_config import with_own_code
 from fedflat.bench.files.checksums import DamagedFileError, damage_in_one_line
 from fedflat.bench.files.column_file import integers, read_columns
@@ -39,6 +39,7 @@ from fedflat.bench.files.csv_json import read_checked_csv, read_checked_json
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import explain
+from fedflat.bench.metrics import EVERYWHERE
 from fedflat.bench.training.code_version import code_fingerprint
 
 CONFIG, PROVENANCE, TIMES = "config.json", "provenance.json", "times.csv"
@@ -55,7 +56,7 @@ def metrics_columns(subset: str) -> tuple[str, ...]:
     return (
         "round", "active", "lr", "local_loss", "client_drift",
         "download", "upload", "client_state", "server_state", "gradients",
-        "train_loss", "train_accuracy", f"{subset}_loss", f"{subset}_accuracy", "diverged",
+        *(f"{part}_{name}" for part in (TRAIN, subset) for name in EVERYWHERE), "diverged",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedflat.bench.data.augmentation import OF_IMAGES, Augment, Context
@@ -27,14 +28,14 @@ from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.experiments.run_config import AMOUNTS, OWN, VALIDATION, RunConfig, not_in_keys
 from fedflat.bench.input.content import ShortHash
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics import metrics_of
+from fedflat.bench.metrics.base import Metric
+from fedflat.bench.metrics.evaluation import evaluate_parts, names
+from fedflat.bench.metrics.of_clients import label_shares
 from fedflat.bench.models import build_model
-from fedflat.bench.models.segmentation import score_names, segmentation_scores
 from fedflat.bench.models.user_model import UserModel
 from fedflat.bench.numerics.precision import Precision, prepare_precision
 from fedflat.bench.numerics.streams import numpy_stream
-
-SCORES = ("loss", "accuracy")
-"""The names of what `Objective.evaluate` returns."""
 
 EVALUATION_BATCH = {"cpu": 250, "cuda": 2000}
 """Samples per evaluation batch, by device: a CPU is not faster with more; LeNet's feature maps of 2,000 CIFAR images
@@ -162,10 +163,9 @@ class RunSetup:
         return self.federation.work(state, self.active(state))
 
     def evaluate(self, state: FederationState) -> dict[str, float]:
-        """Loss and accuracy on the training images (`evaluation.training_images` of them), and on all test images.
+        """The `metrics` on the training images (`evaluation.training_images` of them), and on all test images.
 
-        For segmentation, the accuracy is that of labelled pixels; the mean IoU of all images and, if there are test
-        subsets, that of each of them are further scores.
+        If there are test subsets, also the score of each of them.
 
         If clients hold out images, on the images that are trained instead of all training images, and on all held-out
         images instead of the test images. With `evaluation.validation: own`, on the data set's images for validation
@@ -190,9 +190,22 @@ class RunSetup:
 
     def evaluated_columns(self) -> list[str]:
         """The names of the scores of `evaluate_model`, which a run has even if no model of it was evaluated."""
-        has_maps = self.dataset.has_label_maps
-        names = {subset: score_names(parts) if has_maps else SCORES for subset, parts in self._subsets().items()}
-        return [f"{subset}_{name}" for subset, own in names.items() for name in own]
+        score = self.config.dataset.score
+        return [
+            f"{subset}_{name}"
+            for subset, parts in self._subsets().items()
+            for name in names(self.metrics, list(parts), score)
+        ]
+
+    @functools.cached_property
+    def metrics(self) -> Sequence[Metric]:
+        """The metrics of each evaluation."""
+        return metrics_of(self.config.evaluation.metrics or (), label_maps=self.dataset.has_label_maps)
+
+    @functools.cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        """How the training images of each client are divided over the classes `[N, C]`."""
+        return label_shares(self.dataset.train.labels, self.split, self.dataset.classes)
 
     def _subsets(self) -> dict[str, Mapping[str, Batches]]:
         subsets: dict[str, Mapping[str, Batches]] = {"train": {"": self._trained()}}
@@ -204,12 +217,9 @@ class RunSetup:
         return subsets
 
     def _scores(self, w: Tensor, parts: Mapping[str, Batches]) -> dict[str, float]:
-        """Scores by name: loss and accuracy; for segmentation also the mean IoU of all images, and of each subset."""
-        if self.dataset.has_label_maps:
-            model = functools.partial(self.objective.logits, w)
-            return segmentation_scores(model, parts, self.dataset.classes)
-        (data,) = parts.values()
-        return dict(zip(SCORES, self.objective.evaluate(w, data), strict=True))
+        """The metrics by name, and the score of each test subset."""
+        model = functools.partial(self.objective.logits, w)
+        return evaluate_parts(model, parts, self.metrics, self._shares, self.config.dataset.score)
 
     def batches(self, data: DeviceData, index: Tensor | None = None) -> Batches:
         """All images, or those at `index` `[n]`, in batches for forward passes."""

@@ -7,11 +7,12 @@ import torch
 
 from fedflat.bench.experiments.experiment import Cell
 from fedflat.bench.experiments.results import ResultPaths
-from fedflat.bench.experiments.run_config import RunConfig, score_words
+from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.files.locks import remove_old_lock
 from fedflat.bench.files.mounts import locks_on_this_machine_only
 from fedflat.bench.host.memory import Budgets
 from fedflat.bench.host.progress import Progress, Timer, silent
+from fedflat.bench.metrics.columns import score_words
 from fedflat.bench.training.cell_trainer import due_runs
 from fedflat.bench.training.choices import trainers
 from fedflat.bench.training.current import current_run, remarks

@@ -17,12 +17,13 @@ from fedflat.bench.engine.client_store import ClientStates, ClientStore
 from fedflat.bench.engine.divergence import evaluation_diverged
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.experiments.results import METRICS, PARTITION
-from fedflat.bench.experiments.run_config import RunConfig, score_words
+from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
 from fedflat.bench.host.memory import Budgets
 from fedflat.bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics.columns import score_words
 from fedflat.bench.training.engine_choice import EngineChoice
 from fedflat.bench.training.provenance import computed_on, device_name, provenance
 from fedflat.bench.training.run_directory import (

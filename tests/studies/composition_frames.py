@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from fedflat.analysis.comparison.baselines import CURVE_IDS, Baselines, save
-from fedflat.analysis.comparison.run_table import CURVE, run_columns
+from fedflat.analysis.comparison.run_table import run_columns
+from fedflat.analysis.layouts.run_columns import CURVE
 from fedflat.bench.files.csv_json import write_checked_csv
 from studies.compositions.triples import Triple, compositions, published
 from tests.analysis.comparison.frames import SETTINGS, runs

@@ -12,8 +12,6 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.measures.clients import (
     Floats,
-    expected_of_clients,
-    label_shares,
     mean_of_classes,
     mean_of_clients,
     over_how_many,
@@ -25,6 +23,8 @@ from fedflat.bench.data.dataset import Subset
 from fedflat.bench.data.partitions import AnyPartition, parse_partition
 from fedflat.bench.data.partitions.base import Partition
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics.of_clients import expected_of_clients, label_shares
+from fedflat.bench.metrics.quantity import Better, Quantity
 from fedflat.bench.numerics.streams import numpy_stream
 
 Word = Literal["expected", "partition"]
@@ -51,12 +51,26 @@ def _refuse_file(name: object) -> None:
         )
 
 
+STATISTICS: Mapping[str, tuple[str, Better]] = {
+    "mean": ("mean", "higher"),
+    "deviation": ("deviation of", "lower"),
+    "worst": ("lowest", "higher"),
+    "best": ("highest", "higher"),
+}
+"""Those of `summary`: words for titles, and whether higher or lower is better."""
+
+
 class ClientAccuracy(Analysis):
     """The accuracy of each client; mean, deviation, lowest and highest over clients (Qu et al., 2022: train and
     validation columns)."""
 
     name: ClassVar[str] = "clients"
     columns: ClassVar[tuple[str, ...]] = ("metric", "client", "value")
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        f"client_{subset}_accuracy_{name}": Quantity(f"{title} {words} accuracy over clients", better, "%")
+        for subset, words in (("train", "training"), ("test", "test"))
+        for name, (title, better) in STATISTICS.items()
+    }
     of_label_maps: ClassVar[bool | None] = False
 
     test: Annotated[Word | AnyPartition, BeforeValidator(_parsed)] = Field(

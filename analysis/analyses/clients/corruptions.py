@@ -1,7 +1,7 @@
 """Accuracy of the final global model on corrupted test images, by corruption and severity."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from fedflat.bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
 from fedflat.bench.data.sources.cifar_c import Cifar10C, Cifar100C, CifarC
 from fedflat.bench.engine.objective import Batched
 from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.metrics.quantity import Quantity
 
 _PUBLISHED: dict[str, type[CifarC]] = {"cifar10_c": Cifar10C, "cifar100_c": Cifar100C}
 
@@ -27,6 +28,9 @@ class Corruptions(ByForwardPasses):
 
     name: ClassVar[str] = "corruptions"
     columns: ClassVar[tuple[str, ...]] = ("metric", "suite", "corruption", "severity", "value")
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "corrupted_accuracy": Quantity("accuracy on corrupted test images", "higher", "%"),
+    }
     of_label_maps: ClassVar[bool | None] = False
 
     suite: Literal["auto", "cifar10_c", "cifar100_c", "built_in"] = Field(

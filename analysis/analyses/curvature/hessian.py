@@ -1,5 +1,6 @@
 """The largest eigenvalues of the loss's Hessian at the final global model."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import pandas as pd
@@ -7,6 +8,7 @@ from pydantic import Field
 
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import OfEigenvalues, OnImages
+from fedflat.bench.metrics.quantity import Quantity
 
 
 class Hessian(OfEigenvalues, OnImages):
@@ -14,6 +16,12 @@ class Hessian(OfEigenvalues, OnImages):
 
     name: ClassVar[str] = "hessian"
     columns: ClassVar[tuple[str, ...]] = ("metric", "index", "value", "residual")
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "lambda_max": Quantity("largest Hessian eigenvalue λ_max", "lower", short="λ_max", of_runs=0, is_flatness=True),
+        "lambda_ratio_1_5": Quantity("eigenvalue ratio λ_1/λ_5", "lower"),
+        "lambda_residual": Quantity("residual of the λ_max eigenpair"),
+        "lambda_converged": Quantity("whether Lanczos converged"),
+    }
 
     eigenvalues: int = Field(
         default=5, ge=5, le=50, description="number of eigenvalues, from the largest; λ_1/λ_5 needs five"

@@ -1,5 +1,6 @@
 """Density of all eigenvalues of the loss's Hessian at the final global model, and the Hessian's trace."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import pandas as pd
@@ -10,6 +11,7 @@ from fedflat.analysis.analyses.base import OnImages
 from fedflat.analysis.measures.curvature.hessian import NumberFormat, hessian_product, in_format
 from fedflat.analysis.measures.curvature.spectral_density import spectral_density
 from fedflat.bench.input.bounds import MOST_ENTRIES
+from fedflat.bench.metrics.quantity import Quantity
 
 
 class Spectrum(OnImages):
@@ -17,6 +19,9 @@ class Spectrum(OnImages):
 
     name: ClassVar[str] = "spectrum"
     columns: ClassVar[tuple[str, ...]] = ("metric", "eigenvalue", "value", "stderr")
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "trace": Quantity("trace of the Hessian", "lower", of_runs=1, is_flatness=True),
+    }
 
     probes: int = Field(
         default=10, ge=2, le=MOST_ENTRIES, description="number of random sign vectors, the same for all methods"

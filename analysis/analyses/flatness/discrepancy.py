@@ -1,6 +1,6 @@
 """Flatness discrepancy Δ_F: how far the global model's sharpness is from that of the local models (FedGF, eq. 7)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
 import pandas as pd
@@ -13,6 +13,7 @@ from fedflat.analysis.measures.flatness import flatness_discrepancy
 from fedflat.bench.experiments.run_config import Evaluation
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics.quantity import Quantity
 
 
 class RoundModels(NamedTuple):
@@ -29,6 +30,11 @@ class Discrepancy(ByAscent, OnGlobalObjective):
 
     name: ClassVar[str] = "discrepancy"
     columns: ClassVar[tuple[str, ...]] = ("metric", "value")
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "flatness_discrepancy": Quantity(
+            "flatness discrepancy Δ_F", "lower", short="flatness discrepancy", of_runs=2, is_flatness=True
+        ),
+    }
     of_final_model: ClassVar[bool] = False
 
     rho: float = Field(default=0.1, gt=0, description="radius ρ of both sharpness values")

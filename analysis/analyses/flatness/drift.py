@@ -1,6 +1,6 @@
 """Perturbation drift and global sharpness, after each stored round."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import pandas as pd
@@ -14,8 +14,10 @@ from fedflat.analysis.measures.drift import PerturbationDrift, perturbation_drif
 from fedflat.analysis.measures.flatness import sharpness
 from fedflat.bench.data.dataset import Batches
 from fedflat.bench.engine.federation import FederationState
+from fedflat.bench.experiments.address import RUN_IDS
 from fedflat.bench.experiments.run_config import Evaluation
 from fedflat.bench.methods.perturbations.none import NoPerturbation
+from fedflat.bench.metrics.quantity import Quantity
 
 
 class Drift(ByAscent, OnGlobalObjective):
@@ -25,6 +27,9 @@ class Drift(ByAscent, OnGlobalObjective):
     columns: ClassVar[tuple[str, ...]] = (
         "round", "perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness",
     )  # fmt: skip
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "drift": Quantity("perturbation drift", "lower", of_runs=5),
+    }
     of_final_model: ClassVar[bool] = False
 
     rho: float = Field(default=0.1, gt=0, description="radius ρ of the global sharpness")
@@ -32,6 +37,12 @@ class Drift(ByAscent, OnGlobalObjective):
         default="participants",
         description="clients whose mean iterate is the virtual global model; all: every client trains, as in the paper",
     )
+
+    @classmethod
+    def values(cls, rows: pd.DataFrame) -> pd.DataFrame:
+        """The drift after the last stored round."""
+        last = rows.sort_values("round").drop_duplicates(RUN_IDS, keep="last")
+        return last.rename(columns={"perturbation_drift": "drift"})[[*RUN_IDS, "drift"]]
 
     def check(self, evaluation: Evaluation) -> None:
         """Stored states are needed: the rounds after them are repeated."""

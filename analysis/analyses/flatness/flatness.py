@@ -1,5 +1,6 @@
 """Sharpness and the low-pass-filter measure of the final global model."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import pandas as pd
@@ -9,6 +10,7 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import ByAscent, ByForwardPasses, OnImages
 from fedflat.analysis.measures.flatness import low_pass_filter, sharpness
 from fedflat.analysis.measures.forward_passes import ForwardPasses
+from fedflat.bench.metrics.quantity import Quantity
 from fedflat.bench.numerics.streams import torch_stream
 
 
@@ -17,6 +19,10 @@ class Flatness(ByAscent, OnImages, ByForwardPasses):
 
     name: ClassVar[str] = "flatness"
     columns: ClassVar[tuple[str, ...]] = ("metric", "value", "stderr")
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "lpf": Quantity("low-pass-filter loss LPF", "lower", short="LPF", of_runs=3, is_flatness=True),
+        "sharpness": Quantity("sharpness", "lower", of_runs=4, is_flatness=True),
+    }
 
     rho: float = Field(default=0.1, gt=0, description="radius ρ of the ball")
     sigma: float = Field(default=0.05, gt=0, description="standard deviation of the LPF's Gaussian")

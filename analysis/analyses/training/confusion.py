@@ -7,11 +7,13 @@ import numpy as np
 import pandas as pd
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.bench.data.dataset import Batches, Subset
-from fedflat.bench.models.segmentation import ConfusionMatrix
+from fedflat.bench.metrics.base import confusion
+from fedflat.bench.metrics.kinds.miou import iou
 
 Row = tuple[str, str, int, str, float, float]
 
@@ -33,7 +35,7 @@ class Confusion(Analysis):
         """
         counts = {part: self._counts(run, images) for part, images in self._parts(run)}
         if len(counts) > 1:
-            counts = {"": sum(counts.values(), ConfusionMatrix(run.setup.dataset.classes)), **counts}
+            counts = {"": torch.stack(list(counts.values())).sum(0), **counts}
         names = dict(enumerate(run.config.dataset.class_names))
         rows = [row for part, found in counts.items() for row in _rows(part, found, names)]
         images = f"{self._images(run).samples:,} {'test' if self.data == 'test' else 'training'} images"
@@ -51,17 +53,15 @@ class Confusion(Analysis):
         for part, places in parts.items():
             yield part, run.batches(run.setup.test, torch.from_numpy(np.asarray(places)).to(run.device))
 
-    def _counts(self, run: AnalysedRun, images: Batches) -> ConfusionMatrix:
-        counts = ConfusionMatrix(run.setup.dataset.classes)
-        for x, y in run.progress(images, "confusion: batch"):
-            counts.add(run.setup.objective.logits(run.w, x), y)
-        return counts
+    def _counts(self, run: AnalysedRun, images: Batches) -> Tensor:
+        batches = run.progress(images, "confusion: batch")
+        return torch.stack([confusion(run.setup.objective.logits(run.w, x), y) for x, y in batches]).sum(0).cpu()
 
 
-def _rows(part: str, counts: ConfusionMatrix, names: dict[int, str]) -> Iterator[Row]:
+def _rows(part: str, counts: Tensor, names: dict[int, str]) -> Iterator[Row]:
     """The rows of a test subset."""
-    for label, iou in enumerate(counts.iou().tolist()):
-        yield part, "iou", label, names.get(label, f"class {label}"), float("nan"), iou
-    for label, of_class in enumerate(counts.counts.tolist()):
+    for label, ratio in enumerate(iou(counts).tolist()):
+        yield part, "iou", label, names.get(label, f"class {label}"), float("nan"), ratio
+    for label, of_class in enumerate(counts.tolist()):
         for predicted, pixels in enumerate(of_class):
             yield part, "pixels", label, names.get(label, f"class {label}"), predicted, pixels

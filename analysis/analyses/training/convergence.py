@@ -1,6 +1,6 @@
 """Rounds, communication and computation until the test accuracy, or the mean IoU, reaches a target."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import pandas as pd
@@ -10,9 +10,11 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.measures.convergence import FinalValue, first_reaching
 from fedflat.analysis.measures.cost import SPENT, images_of_steps, spending
-from fedflat.bench.experiments.run_config import Evaluation, score_words
+from fedflat.bench.experiments.run_config import Evaluation
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics.columns import score_words
+from fedflat.bench.metrics.quantity import Quantity
 
 TargetAccuracy = Annotated[float, Field(gt=0, le=100)]
 
@@ -23,6 +25,14 @@ class Convergence(Analysis):
 
     name: ClassVar[str] = "convergence"
     columns: ClassVar[tuple[str, ...]] = ("metric", "target", "target_of", "smoothed", "value", "reached")
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "rounds_to_target": Quantity("rounds", "lower"),
+        "transmissions_to_target": Quantity("models sent and received per client", "lower"),
+        "gigabytes_to_target": Quantity("traffic of all clients", "lower", "GB"),
+        "received_gigabytes_to_target": Quantity("traffic to all clients", "lower", "GB"),
+        "image_gradients_to_target": Quantity("gradients of single images", "lower"),
+        "train_seconds_to_target": Quantity("training time", "lower", "s"),
+    }
     of_diverged: ClassVar[bool] = True
     of_stopped: ClassVar[bool] = True
     of_final_model: ClassVar[bool] = False

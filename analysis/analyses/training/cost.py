@@ -1,5 +1,6 @@
 """Time, memory, traffic and gradients of a run."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import pandas as pd
@@ -7,6 +8,7 @@ import pandas as pd
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.measures.cost import per_round
+from fedflat.bench.metrics.quantity import Quantity
 
 _MEMORY = {"process_peak_memory_mib": "peak_memory_mib", "peak_gpu_memory_mib": "peak_gpu_memory_mib"}
 
@@ -16,6 +18,23 @@ class RunCost(Analysis):
 
     name: ClassVar[str] = "cost"
     columns: ClassVar[tuple[str, ...]] = ("metric", "value")
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "downloads_per_round": Quantity("models received per round", "lower"),
+        "uploads_per_round": Quantity("models sent per round", "lower"),
+        "transmissions_per_round": Quantity("models sent and received per round", "lower"),
+        "gigabytes_per_round": Quantity("traffic per round", "lower", "GB"),
+        "gigabytes": Quantity("traffic", "lower", "GB"),
+        "gradients_per_step": Quantity("gradients per local step", "lower"),
+        "client_state": Quantity("models stored by a client", "lower"),
+        "client_storage": Quantity("models stored by a client, and the model itself", "lower"),
+        "client_models": Quantity("models stored and received by a client", "lower"),
+        "server_state": Quantity("models stored by the server", "lower"),
+        "train_seconds_per_round": Quantity("training per round", "lower", "s"),
+        "evaluation_seconds": Quantity("evaluation", "lower", "s"),
+        "seconds_per_round": Quantity("training and evaluation per round", "lower", "s"),
+        "peak_memory_mib": Quantity("largest memory", "lower", "MiB"),
+        "peak_gpu_memory_mib": Quantity("largest GPU memory", "lower", "MiB"),
+    }
     of_diverged: ClassVar[bool] = True
     of_final_model: ClassVar[bool] = False
 

@@ -12,9 +12,10 @@ from fedflat.analysis.comparison.report.tables import metric_words
 from fedflat.analysis.comparison.report.words import lost_word
 from fedflat.analysis.comparison.report_pages import ReportFigure
 from fedflat.analysis.comparison.statistics.costs import REFERENCE, RELATED_COSTS, costs, stored_costs
-from fedflat.analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
+from fedflat.analysis.comparison.statistics.flatness import correlations, flatness, stored_measures
 from fedflat.analysis.figures.base import figure_style, most_side_by_side, new_figure, plain_numbers
 from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.run_columns import column_name
 
 _WIDE = 4.5
 _FRONT = "#0072B2"
@@ -73,7 +74,7 @@ def draw_flatness(comparison: Comparison, width: float) -> ReportFigure:
             if len(known) and (known[name] > 0).all():
                 axes.set_xscale("log")
                 plain_numbers(axes.xaxis, float(known[name].min()), float(known[name].max()))
-            axes.set_xlabel(MEASURES[name].replace("λ_max", r"$\lambda_{\max}$"))
+            axes.set_xlabel(column_name(name).replace("λ_max", r"$\lambda_{\max}$"))
             axes.set_title(f"Kendall's τ = {float(found['tau'][name]):+.2f}".replace("-", "−"))
         for axes in grid[:, 0]:
             axes.set_ylabel(metric_words(comparison).capitalize())

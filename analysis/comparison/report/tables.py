@@ -10,12 +10,13 @@ from fedflat.analysis.comparison.compare import Comparison
 from fedflat.analysis.comparison.report.words import COUNTED_AS, RULE, lost_word, note_on_means, note_on_tests
 from fedflat.analysis.comparison.report_table import ReportTable, number, with_lost
 from fedflat.analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
-from fedflat.analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
+from fedflat.analysis.comparison.statistics.flatness import correlations, flatness, stored_measures
 from fedflat.analysis.comparison.statistics.profiles import gap_profile, share_within
 from fedflat.analysis.comparison.statistics.ranking import mean_ranks, ranking
 from fedflat.analysis.comparison.statistics.scores import Floats, Scores
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from fedflat.analysis.layouts.captions import Caption
+from fedflat.analysis.layouts.run_columns import column_name
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.bench.experiments.address import IDS, Setting
 
@@ -42,7 +43,7 @@ def tables(comparison: Comparison) -> Iterator[ReportTable]:
 
 def shown(comparison: Comparison) -> Callable[..., str]:
     """Numbers of the metric as text: 84.12, or +0.31 with a sign; a dash for none."""
-    form = ".2f" if comparison.metric.endswith("accuracy") else ".4g"
+    form = ".2f" if comparison.quantity.unit == "%" else ".4g"
     return lambda value, sign="": number(value, f"{sign}{form}")
 
 
@@ -53,7 +54,7 @@ def _four_digits(value: float) -> str:
 
 def metric_words(comparison: Comparison) -> str:
     """The metric with its unit: test accuracy (%)."""
-    return comparison.metric.replace("_", " ") + " (%)" * comparison.metric.endswith("accuracy")
+    return comparison.quantity.with_unit
 
 
 def _columns_of(setting: Setting) -> dict[str, str]:
@@ -192,7 +193,7 @@ def profile_table(comparison: Comparison) -> ReportTable:
         (comparison.titles[str(method)], *(f"{100 * share:.0f}" for share in row))
         for method, row in zip(shares.index, shares.to_numpy(), strict=True)
     )
-    unit = "points" if comparison.metric.endswith("accuracy") else "units"
+    unit = "points" if comparison.quantity.unit == "%" else comparison.quantity.unit or "units"
     caption = Caption.of(
         "Distance to the best",
         f"Percentage of the {len(scores.settings) * len(scores.seeds)} problems (setting and seed) in which a method "
@@ -265,7 +266,7 @@ def flatness_table(comparison: Comparison) -> ReportTable:
             *note_on_means(comparison),
         ],
     )
-    header = ("method", metric_words(comparison), *(MEASURES[name] for name in measures))
+    header = ("method", metric_words(comparison), *(column_name(name) for name in measures))
     own = list(order["method"]).index(comparison.method)
     return ReportTable("flatness", caption, header, tuple(rows), frame, own)
 

@@ -8,12 +8,13 @@ import pandas as pd
 
 from fedflat.analysis.comparison.comparable import origin_notes
 from fedflat.analysis.comparison.compare import Comparison
-from fedflat.analysis.comparison.run_table import ROUNDS_TO, rule_of
+from fedflat.analysis.comparison.run_table import rule_of
 from fedflat.analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from fedflat.analysis.comparison.statistics.flatness import stored_measures
 from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
 from fedflat.analysis.comparison.statistics.verdicts import ALPHA, BETTER, POWER, UNCLEAR, WORSE, detectable_difference
 from fedflat.analysis.comparison.tuning import search_budgets
+from fedflat.analysis.layouts.run_columns import ROUNDS_TO
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.analysis.measures.paired import CONFIDENCE
 from fedflat.bench.experiments.address import IDS, Setting
@@ -191,6 +192,6 @@ def _relation(comparison: Comparison, difference: float) -> str:
 
 def _amount(comparison: Comparison, size: float) -> str:
     """A difference with its unit."""
-    if not comparison.metric.endswith("accuracy"):
+    if comparison.quantity.unit != "%":
         return f"{size:.3g}"
     return f"{size:.1f} points" if size >= 0.05 else f"{size:.2f} points"

@@ -5,21 +5,13 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from fedflat.analysis.comparison.statistics.scores import Scores
+from fedflat.analysis.layouts.run_columns import FLATNESS
 from fedflat.bench.experiments.address import IDS
-
-MEASURES = {
-    "lambda_max": "λ_max",
-    "trace": "trace of the Hessian",
-    "flatness_discrepancy": "flatness discrepancy",
-    "lpf": "LPF",
-    "sharpness": "sharpness",
-}
-"""Columns with flatness measures, and their names: lower values are flatter."""
 
 
 def stored_measures(rows: pd.DataFrame) -> list[str]:
     """The flatness measures that more than one method has."""
-    return [name for name in MEASURES if name in rows and rows.loc[rows[name].notna(), "method"].nunique() > 1]
+    return [name for name in FLATNESS if name in rows and rows.loc[rows[name].notna(), "method"].nunique() > 1]
 
 
 def flatness(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
@@ -40,7 +32,7 @@ def correlations(table: pd.DataFrame) -> pd.DataFrame:
     Methods with and without SWA are not independent: the study of flatness has intervals that take this into account.
     """
     rows = []
-    for name in (column for column in MEASURES if column in table):
+    for name in (column for column in FLATNESS if column in table):
         known = table[np.isfinite(table[name].astype(float)) & table["mean"].notna()]
         tau = kendalltau(known[name], known["mean"]).statistic if len(known) > 1 else np.nan
         rows.append({"measure": name, "tau": float(tau), "methods": len(known)})

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fedflat.analysis.measures.convergence import Better
 from fedflat.bench.experiments.address import IDS, Setting
+from fedflat.bench.metrics.quantity import Better
 
 Floats = NDArray[np.float64]
 

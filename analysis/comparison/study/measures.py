@@ -3,14 +3,14 @@
 import numpy as np
 import pandas as pd
 
-from fedflat.analysis.comparison.statistics.flatness import MEASURES
+from fedflat.analysis.layouts.run_columns import ANALYSED, GAP, column_name
 from fedflat.bench.experiments.address import IDS
 
-RESULTS = {"test_accuracy": "test accuracy", "generalisation_gap": "generalisation gap"}
+RESULTS = {name: column_name(name) for name in ("test_accuracy", GAP)}
 """Columns of results, and their names."""
 
-FLATNESS = {**MEASURES, "drift": "perturbation drift"}
-"""Columns of flatness measures, and their names. Lower is flatter; the drift is how far perturbations miss the point
+FLATNESS = {name: column_name(name) for name in ANALYSED}
+"""Columns of values of analyses, and their names. Lower is flatter; the drift is how far perturbations miss the point
 that they aim at."""
 
 TRAIN_LOSS = "train_loss"

@@ -9,7 +9,8 @@ import pandas as pd
 
 from fedflat.analysis.comparison.baselines import folder_of, load
 from fedflat.analysis.comparison.comparable import check_accuracies
-from fedflat.analysis.comparison.run_table import ANALYSED, run_table
+from fedflat.analysis.comparison.run_table import run_table
+from fedflat.analysis.layouts.run_columns import ANALYSED
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.input.errors import UserError

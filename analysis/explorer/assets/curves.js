@@ -56,7 +56,7 @@ function buildCurves() {
   document.getElementById("curves-choices").append(
     settingSelect(),
     select("x axis", AXES.map((name) => [name, NAMES[name]]), "round", choose("x")),
-    select("y axis", ["score", "test_loss"].map((name) => [name, NAMES[name]]), "score", choose("y"))
+    select("y axis", ["score", "test_loss", ...METRICS].map((name) => [name, NAMES[name]]), "score", choose("y"))
   );
 }
 

@@ -67,35 +67,18 @@ const hasColumn = (name) => COLUMNS[name]?.some((value) => value !== null) ?? fa
 // By setting, the column by which models are judged: the mean IoU for segmentation, else the accuracy.
 const SCORES = DATA.scores;
 const SCORE_COLUMNS = [...new Set(Object.values(SCORES))];
+// Further metrics over rounds.
+const METRICS = DATA.metrics;
 const isScore = (column) => SCORE_COLUMNS.includes(column);
 
 /** The column that a choice shows in a setting: score stands for the one by which models are judged. */
 const inSetting = (name, setting) => (name === "score" ? SCORES[setting] : name);
 
-const NAMES = {
-  test_accuracy: "Test accuracy (%)",
-  test_miou: "Test mIoU (%)",
-  train_miou: "Training mIoU (%)",
-  test_loss: "Test loss",
-  train_accuracy: "Training accuracy (%)",
-  train_loss: "Training loss",
-  generalisation_gap: "Generalisation gap (points)",
-  gradients: "Gradients",
-  communicated_mb: "Traffic (MB)",
-  seconds: "Seconds",
-  round: "Rounds",
-  lambda_max: "λ max",
-  trace: "Trace",
-  flatness_discrepancy: "Flatness discrepancy",
-  lpf: "LPF",
-  sharpness: "Sharpness",
-  drift: "Perturbation drift",
-};
+const NAMES = { ...DATA.names };
 
 NAMES.score = SCORE_COLUMNS.map((column) => NAMES[column]).join(" or ");
 
 const TARGETS = Object.keys(COLUMNS).filter((name) => name.startsWith("rounds_to_") && hasColumn(name));
-for (const name of TARGETS) NAMES[name] = `Rounds to ${name.slice("rounds_to_".length)} %`;
 
 const COSTS = ["gradients", "communicated_mb", "seconds"].filter(hasColumn);
 const FLATNESS = DATA.flatness;

@@ -85,7 +85,7 @@ function buildScatter() {
     flat[key] = value;
     changed();
   };
-  const upward = ["score", ...["generalisation_gap", "test_loss"].filter(hasColumn)];
+  const upward = ["score", ...["generalisation_gap", "test_loss", ...METRICS].filter(hasColumn)];
   document.getElementById("flatness-choices").append(
     settingSelect(),
     select("x axis", FLATNESS.map((name) => [name, NAMES[name]]), flat.x, choose("x")),

@@ -26,6 +26,7 @@ class ClientEigenvaluesLayout(PanelLayout):
     from left to right and clients from top to bottom, of one seed."""
 
     needs: ClassVar[str] = "client_hessian"
+    page_order: ClassVar[int] = 11
     kind: Literal["client_eigenvalues"] = "client_eigenvalues"
     form: Literal["curves", "map"] = Field(
         default="curves", description="curves over the rounds, or a map of clients and rounds"

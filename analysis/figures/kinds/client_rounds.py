@@ -30,6 +30,7 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
     bottom, or curves over the rounds."""
 
     needs: ClassVar[str] = "client_rounds"
+    page_order: ClassVar[int] = 16
     kind: Literal["client_rounds"] = "client_rounds"
     group: Literal["class", "client"] = Field(default="class", description="a row or curve for each of them")
     quantity: Literal["accuracy", "feature_norm"] = Field(default="accuracy", description="what is shown")

@@ -26,6 +26,7 @@ class ClientsLayout(PanelLayout):
     """One row of panels for training or test data, one panel per setting, one line of points per method."""
 
     needs: ClassVar[str] = "clients"
+    page_order: ClassVar[int] = 15
     kind: Literal["clients"] = "clients"
     parts: tuple[Literal["train", "test"], ...] = Field(
         default=("test",), min_length=1, description="a row of panels for each: accuracy on training or on test data"

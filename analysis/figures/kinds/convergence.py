@@ -3,33 +3,22 @@
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fedflat.analysis.figures.base import new_figure, plain_numbers, whole_numbers
 from fedflat.analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing, with_coinciding_note
 from fedflat.analysis.figures.notes import diverged_note, missing_note, stopped_note
 from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart
+from fedflat.analysis.layouts.quantities import ROUND_COLUMNS, quantity
 from fedflat.analysis.layouts.tidy import Tidy, of_cell
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.measures.convergence import curves, neighbour_means
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.input.bounds import Columns, Count
-from fedflat.bench.input.errors import UserError
-
-_LABELS = {
-    "test_accuracy": "Test accuracy (%)",
-    "test_miou": "Test mIoU (%)",
-    "test_miou_seen": "Test mIoU of seen domains (%)",
-    "test_miou_unseen": "Test mIoU of unseen domains (%)",
-    "train_accuracy": "Training accuracy (%)",
-    "test_loss": "Test loss",
-    "train_loss": "Training loss",
-    "local_loss": "Mean local loss",
-}
+from fedflat.bench.input.errors import UserError, unknown
 
 _MOST_HIDDEN = 0.2
 """The largest share of the points that a limit of the y axis hides."""
@@ -39,11 +28,12 @@ class ConvergenceLayout(LinePanelsLayout):
     """Panels of convergence curves, `columns` side by side."""
 
     needs: ClassVar[str] = "metrics"
+    page_order: ClassVar[int] = 1
     kind: Literal["convergence"] = "convergence"
-    metric: Literal[
-        "test_accuracy", "test_miou", "test_miou_seen", "test_miou_unseen", "train_accuracy", "test_loss",
-        "train_loss", "local_loss",
-    ] = Field(default="test_accuracy", description="what is shown over the rounds")  # fmt: skip
+    metric: str = Field(
+        default="test_accuracy",
+        description="what is shown over the rounds: a column of a metric, such as test_macro_f1, or local_loss",
+    )
     columns: Columns = Field(
         default=2, description="panels side by side; by default, one for each partition of the grid"
     )
@@ -64,6 +54,13 @@ class ConvergenceLayout(LinePanelsLayout):
         description="lowest value shown, unless a curve ends below it, or it hides more than a fifth of all points",
     )
     y_max: float | None = Field(examples=[100], default=None, description="highest value shown, likewise")
+
+    @field_validator("metric")
+    @classmethod
+    def _over_rounds(cls, metric: str) -> str:
+        if metric not in ROUND_COLUMNS:
+            raise unknown("metric over rounds", metric, ROUND_COLUMNS)
+        return metric
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, how runs are smoothed and thinned, and which values are not shown."""
@@ -102,7 +99,7 @@ class ConvergenceLayout(LinePanelsLayout):
             diverged_note(frame[~has_curve], names, "before the first value that is shown, so there is no curve"),
             stopped_note(frame, names),
         ]
-        within = (0, 100) if _LABELS[self.metric].endswith("(%)") else (0, np.inf)
+        within = quantity(self.metric).range
         diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
         missing = missing_note(frame, self, tidy)
 
@@ -120,7 +117,7 @@ class ConvergenceLayout(LinePanelsLayout):
                     plain_numbers(axes.xaxis, *axes.get_xlim())
                 else:
                     whole_numbers(axes.xaxis)
-            label_outer(drawn, self.columns, "Communication round", _LABELS[self.metric])
+            label_outer(drawn, self.columns, "Communication round", quantity(self.metric).axis)
             drawn[0].set_ylim(*_limits(self, mean))
             return figure, drawn
 

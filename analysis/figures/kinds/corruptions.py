@@ -31,6 +31,7 @@ class CorruptionsLayout(BandsLayout, OneSettingLayout):
     `bars`: a bar per method and corruption at this severity."""
 
     needs: ClassVar[str] = "corruptions"
+    page_order: ClassVar[int] = 17
     kind: Literal["corruptions"] = "corruptions"
     form: Literal["table", "bars"] = Field(
         default="table", description="table: curves over the severity, and a table; bars: one bar per corruption"

@@ -16,9 +16,9 @@ from fedflat.analysis.figures.base import DEVIATION, OneSettingLayout, means_and
 from fedflat.analysis.figures.notes import missing_note
 from fedflat.analysis.figures.palette import Style, styles
 from fedflat.analysis.layouts.captions import definition
+from fedflat.analysis.layouts.quantities import QUANTITIES
 from fedflat.analysis.layouts.tidy import Tidy, of_cell
 from fedflat.analysis.layouts.titles import method_titles
-from fedflat.analysis.tables.quantities import QUANTITIES
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.input.errors import unknown
 
@@ -35,6 +35,7 @@ class CostLayout(OneSettingLayout):
     """One panel of bars per quantity, one bar per method, in one setting."""
 
     needs: ClassVar[str] = "cost"
+    page_order: ClassVar[int] = 19
     kind: Literal["cost"] = "cost"
     quantities: tuple[str, ...] = Field(
         default=("transmissions_per_round", "gradients_per_step", "seconds_per_round"),
@@ -69,7 +70,7 @@ class CostLayout(OneSettingLayout):
         titles: dict[str, list[str]] = {}
         for name in self.quantities:
             if text := definition(frame[frame["metric"] == name], self.file):
-                titles.setdefault(text, []).append(QUANTITIES[name].title.partition(" (")[0])
+                titles.setdefault(text, []).append(QUANTITIES[name].title)
         sentences = ("; ".join(names) + f": {text}." for text, names in titles.items())
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}" for sentence in sentences)
 
@@ -93,7 +94,7 @@ class CostLayout(OneSettingLayout):
                     rows = of_cell(frame, CellAddress(setting, method))
                     part = rows.loc[rows["metric"] == _PART, "value"].mean()
                     axes.barh(present.index(method), part, height=0.7, color=looks[method].colour, alpha=_PALE)
-            title = QUANTITIES[name].title
+            title = QUANTITIES[name].with_unit
             load = ", with other load" if _is_time(name) else ""
             axes.set_xlabel(textwrap.fill(f"{title[0].upper()}{title[1:]}{load}", 26))
             axes.grid(visible=False, axis="y")

@@ -25,6 +25,7 @@ class CurvesLayout(LinePanelsLayout):
     """Panels of one column over rounds, `columns` side by side. Methods whose runs lack the column have no curve."""
 
     needs: ClassVar[str] = "metrics"
+    page_order: ClassVar[int] = 2
     kind: Literal["curves"] = "curves"
     metric: str = Field(min_length=1, description="a column of metrics.csv, such as client_drift")
     label: str | None = Field(default=None, description="label of the y axis; null: the column's name")

@@ -18,6 +18,7 @@ class DensityLayout(OneSeedLayout, PanelLayout):
     """One row of panels per setting, one column per method; one seed, because a mean would blur single eigenvalues."""
 
     needs: ClassVar[str] = "spectrum"
+    page_order: ClassVar[int] = 10
     kind: Literal["density"] = "density"
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Final values compared with those of a reference method, run by run: paired differences with intervals."""
 
 from collections.abc import Collection, Mapping
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ _SEED = ["method", "seed"]
 class DifferencesLayout(FinalValuesLayout, PanelLayout):
     """One panel over all settings and one per setting; in each, a line of points per method, the best method first."""
 
+    page_order: ClassVar[int] = 3
     kind: Literal["differences"] = "differences"
     grid: GridPart = Field(default="all", description=PANELS_OF_GRID)
     reference: tuple[str, ...] = Field(
@@ -113,7 +114,7 @@ class DifferencesLayout(FinalValuesLayout, PanelLayout):
         grid[0, 0].set_ylim(len(order) - 0.4, -0.6)
         for axes in list(grid.flat[: len(shown)])[-columns:]:
             axes.tick_params(labelbottom=True)
-        unit = self.quantity.title[0].upper() + self.quantity.title[1:]
+        unit = self.quantity.with_unit[0].upper() + self.quantity.with_unit[1:]
         body.supxlabel(f"{unit}: difference to {names[reference]}", fontsize=8)
         return figure
 

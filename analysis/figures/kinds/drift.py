@@ -33,6 +33,7 @@ class DriftLayout(LinesLayout):
 
     needs: ClassVar[str] = "drift"
     of_one_setting: ClassVar[bool] = True
+    page_order: ClassVar[int] = 8
     kind: Literal["drift"] = "drift"
     show: tuple[Quantity, ...] = Field(
         default=("perturbation_drift", "sharpness"), min_length=1, description="the panels, two side by side"

@@ -17,6 +17,7 @@ class EigenvaluesLayout(LinePanelsLayout):
     """Panels of eigenvalue against index, side by side."""
 
     needs: ClassVar[str] = "hessian"
+    page_order: ClassVar[int] = 9
     kind: Literal["eigenvalues"] = "eigenvalues"
     scale: Literal["linear", "log"] = Field(default="linear", description="of the y axis")
 

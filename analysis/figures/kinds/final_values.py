@@ -9,10 +9,10 @@ from pydantic import Field, field_validator
 from fedflat.analysis.figures.base import FigureLayout
 from fedflat.analysis.layouts.captions import reported_as
 from fedflat.analysis.layouts.protocol import final_at_scale
+from fedflat.analysis.layouts.quantities import Shown, quantity
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.measures.convergence import FinalValue, reported
 from fedflat.analysis.tables.layout import Column
-from fedflat.analysis.tables.quantities import Quantity, quantity
 from fedflat.analysis.tables.values import values_of
 from fedflat.bench.experiments.address import RUN_IDS
 from fedflat.bench.experiments.experiment import Experiment
@@ -37,7 +37,7 @@ class FinalValuesLayout(FigureLayout):
         return metric
 
     @property
-    def quantity(self) -> Quantity:
+    def quantity(self) -> Shown:
         """The quantity that is shown."""
         return quantity(self.metric)
 

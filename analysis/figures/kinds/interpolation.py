@@ -23,6 +23,7 @@ class InterpolationLayout(BandsLayout, OneSettingLayout):
     """Loss on the left, error on the right, each on training or test data. `ends`: the models at t = 0 and t = 1."""
 
     needs: ClassVar[str] = "interpolation"
+    page_order: ClassVar[int] = 12
     kind: Literal["interpolation"] = "interpolation"
     loss: Literal["train", "test"] = Field(default="train", description="images of the loss")
     error: Literal["train", "test"] = Field(default="test", description="images of the error")

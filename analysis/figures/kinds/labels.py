@@ -17,6 +17,7 @@ class LabelsLayout(OneSeedLayout, PanelLayout):
     """Class counts of one seed's partitions. They are the same for all methods, so the layout may name any method."""
 
     needs: ClassVar[str] = "partition"
+    page_order: ClassVar[int] = 20
     kind: Literal["labels"] = "labels"
     numbers: bool = Field(default=True, description="whether cells show their numbers, if there are few")
 

@@ -28,6 +28,7 @@ class PerturbationLayout(LinePanelsLayout):
     """Panels of loss, or of its rise, against radius, for random directions or the direction of the gradient."""
 
     needs: ClassVar[str] = "perturbation"
+    page_order: ClassVar[int] = 6
     kind: Literal["perturbation"] = "perturbation"
     direction: Literal["random", "gradient"] = Field(
         default="random", description="one of the directions of the analysis; radii along the gradient may be negative"

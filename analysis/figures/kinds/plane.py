@@ -85,6 +85,7 @@ class PlaneLayout(ThroughModelsLayout):
     """The plane through the final models of three methods, or of three partitions."""
 
     needs: ClassVar[str] = "plane"
+    page_order: ClassVar[int] = 13
     kind: Literal["plane"] = "plane"
 
 
@@ -92,6 +93,7 @@ class LocalPlaneLayout(ThroughModelsLayout):
     """The plane through the local models of three clients."""
 
     needs: ClassVar[str] = "local_plane"
+    page_order: ClassVar[int] = 14
     kind: Literal["local_plane"] = "local_plane"
 
 

@@ -48,6 +48,7 @@ class PredictionsLayout(OneSeedLayout, OneSettingLayout):
     all test images."""
 
     needs: ClassVar[str] = "predictions"
+    page_order: ClassVar[int] = 18
     kind: Literal["predictions"] = "predictions"
     select_by_method: dict[str, Selection] = Field(
         default={},

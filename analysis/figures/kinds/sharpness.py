@@ -17,6 +17,7 @@ class SharpnessLayout(LinePanelsLayout):
     """Panels of sharpness against radius. On log scales, estimates that are not positive are not shown."""
 
     needs: ClassVar[str] = "sharpness"
+    page_order: ClassVar[int] = 5
     kind: Literal["sharpness"] = "sharpness"
     scale: Literal["linear", "log"] = Field(default="linear", description="of both axes")
 

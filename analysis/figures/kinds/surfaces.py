@@ -28,6 +28,7 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
     """One model per method, all with the same seed, so that directions are the same. `ceiling` cuts off high losses."""
 
     needs: ClassVar[str] = "surface"
+    page_order: ClassVar[int] = 7
     kind: Literal["surfaces"] = "surfaces"
     ceiling: float | None = Field(
         examples=[3.0], default=None, gt=0, description="largest loss that is drawn; null: the largest of all"

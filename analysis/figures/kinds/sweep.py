@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -126,6 +126,7 @@ class _Shown(NamedTuple):
 class SweepLayout(FinalValuesLayout, BandsLayout):
     """Panels of final values against a swept value, `columns` side by side."""
 
+    page_order: ClassVar[int] = 4
     kind: Literal["sweep"] = "sweep"
     columns: Columns = Field(default=2, description="panels side by side")
     select: Selection = Field(default=Selection(), description="what all panels have in common")
@@ -241,7 +242,7 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
         for axes, panel in zip(grid.flat, self.panels, strict=False):
             seen |= _draw_panel(axes, panel, self, tidy, values, looks, band=self.has_bands(frame))
         for axes in grid[:, 0]:
-            axes.set_ylabel(self.quantity.title[0].upper() + self.quantity.title[1:])
+            axes.set_ylabel(self.quantity.with_unit[0].upper() + self.quantity.with_unit[1:])
         names = {**names, **self._titles_of_sweeps(tidy.experiment)}
         titles = {line: names.get(line, line) for line in looks if line in seen}
         draw_legend(body, {title: looks[line] for line, title in titles.items()}, self.width)

@@ -1,7 +1,8 @@
 """The base of all partitions, with class pools, checks of the result, and its hash."""
 
 from abc import abstractmethod
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,17 @@ Variant = Annotated[Literal["published", "released"] | None, AfterValidator(lamb
 class Partition(Frozen):
     """A split of the training images over `clients` clients. No image is used twice unless `repeats_images`."""
 
+    shown_as: ClassVar[str] = ""
+    """The kind in titles, before its parameters; empty: labels stand for themselves."""
+    heading: ClassVar[str] = ""
+    """The heading of the parameters, such as α = {}, below one with the kind; empty: both are one heading."""
+    equality: ClassVar[str] = ""
+    """The field that is smaller for clients with more different labels, such as α; empty: it has none."""
+    becomes_dirichlet: ClassVar[bool] = False
+    """Whether a Dirichlet split replaces it at smoke scale."""
+    at_smoke_scale: ClassVar[str] = ""
+    """What smoke scale changes, as a sentence for captions."""
+
     name: str
     clients: Count = Field(examples=[20], description="number N of clients")
 
@@ -30,6 +42,25 @@ class Partition(Frozen):
     def label(self) -> str:
         """Name and parameter, for paths and tables."""
         return self.name
+
+    @classmethod
+    def titled(cls, parameters: str) -> str:
+        """A title, from the parameters in a label."""
+        return f"{cls.shown_as} {parameters}".strip()
+
+    @classmethod
+    def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
+        """The options of the partition that replaces one with these at smoke scale, which has ten classes; `classes`:
+        those of the data set that is replaced."""
+        if cls.becomes_dirichlet:
+            return {"name": "dirichlet", "alpha": options.get("alpha", 1.0), "clients": options["clients"]}
+        return dict(options)
+
+    @property
+    def evenness(self) -> float:
+        """How equally the clients' labels are distributed, to find the most heterogeneous of an experiment's
+        partitions: the field `equality`; infinite for equal shares, 0 if it is not known."""
+        return float(getattr(self, self.equality, 0.0))
 
     @property
     def repeats_images(self) -> bool:

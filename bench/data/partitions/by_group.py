@@ -1,6 +1,6 @@
 """One client per group of the data set, such as domain or author, or a number of clients for each."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,6 +17,10 @@ class ByGroup(Partition):
     With `clients_per_group`, the images of each group are divided among this number of clients, in equal random shares
     (±1 image): the first clients belong to the first group.
     """
+
+    shown_as: ClassVar[str] = "By group"
+    becomes_dirichlet: ClassVar[bool] = True  # digits have no groups, unless the source says what replaces them
+    at_smoke_scale: ClassVar[str] = "Splits by groups are replaced by Dirichlet splits."
 
     name: Literal["by_group"] = "by_group"
     clients_per_group: Count | None = Field(

@@ -1,7 +1,7 @@
 """Class proportions of each client from a symmetric Dirichlet distribution (Acar et al. 2021)."""
 
 from bisect import bisect_left, bisect_right
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -27,6 +27,10 @@ class Dirichlet(Partition):
     remaining ones. The variant `released` is FL-Simulator's code, which refills the class instead: images repeat,
     across clients and within one, and others are never used.
     """
+
+    shown_as: ClassVar[str] = "Dirichlet"
+    equality: ClassVar[str] = "alpha"
+    heading: ClassVar[str] = "α = {}"
 
     name: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(examples=[0.1], gt=0, description="concentration; small values give few classes per client")

@@ -1,6 +1,6 @@
 """Shares of each class from a symmetric Dirichlet distribution over clients (Yurochkin et al. 2019; Li et al. 2022)."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,6 +22,12 @@ class DirichletByClass(Partition):
     the classes are independent of each other; both released codes also exclude a client from further classes as soon
     as it has 1/N of all images.
     """
+
+    shown_as: ClassVar[str] = "Dirichlet by class"
+    becomes_dirichlet: ClassVar[bool] = True  # 901 images do not suffice for `least`
+    equality: ClassVar[str] = "alpha"
+    heading: ClassVar[str] = "α = {}"
+    at_smoke_scale: ClassVar[str] = "Clients have equal numbers of images."
 
     name: Literal["dirichlet_by_class"] = "dirichlet_by_class"
     alpha: float = Field(

@@ -1,6 +1,6 @@
 """Latent Dirichlet allocation over classes (Hsu et al. 2019), as used by Caldarola et al. 2022 and FedGF."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,6 +20,10 @@ class LDA(Partition):
 
     The released partitions, which are files without code, agree with this one in number of classes and entropy.
     """
+
+    shown_as: ClassVar[str] = "LDA"
+    equality: ClassVar[str] = "alpha"
+    heading: ClassVar[str] = "α = {}"
 
     name: Literal["lda"] = "lda"
     alpha: float = Field(

@@ -1,12 +1,18 @@
 """Pachinko allocation over a hierarchy of labels (Reddi et al. 2021), the partition of federated CIFAR-100."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedflat.bench.data.dataset import Labels, Samples
-from fedflat.bench.data.partitions.base import Indices, Partition, Proportions, class_pools, symmetric_dirichlet
+from fedflat.bench.data.partitions.base import (
+    Indices,
+    Partition,
+    Proportions,
+    class_pools,
+    symmetric_dirichlet,
+)
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 
@@ -22,6 +28,11 @@ class PAM(Partition):
     Caldarola et al. 2022 apply LDA "on the result of" PAM. PAM already is LDA on two levels, so we take their alpha of
     0.1 as the one over coarse labels, and do not split a second time.
     """
+
+    shown_as: ClassVar[str] = "PAM"
+    becomes_dirichlet: ClassVar[bool] = True  # digits have no coarse labels
+    equality: ClassVar[str] = "alpha"
+    at_smoke_scale: ClassVar[str] = "Splits by groups are replaced by Dirichlet splits."
 
     name: Literal["pam"] = "pam"
     clients: Count = Field(default=500, description="number N of clients")

@@ -1,6 +1,7 @@
 """A fixed number of classes per client (McMahan et al. 2017)."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -10,6 +11,10 @@ from fedflat.bench.data.partitions.base import Indices, Partition, Variant
 from fedflat.bench.data.partitions.refill import fill_and_refill
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
+
+PLACES = 800
+"""Maximum of clients × classes per client at smoke scale: on average 80 clients then share one of the ten
+classes, which has a few more than 80 images."""
 
 
 class Pathological(Partition):
@@ -22,6 +27,13 @@ class Pathological(Partition):
     that images repeat.
     """
 
+    shown_as: ClassVar[str] = "Pathological"
+    equality: ClassVar[str] = "classes_per_client"
+    heading: ClassVar[str] = "{} classes per client"
+    at_smoke_scale: ClassVar[str] = (
+        "A client holds the same share of the classes as in the paper; there may be fewer clients."
+    )
+
     name: Literal["pathological"] = "pathological"
     classes_per_client: Count = Field(examples=[2], description="number of classes of a client")
     variant: Variant = Field(default=None, description="published (the default), or released: classes are refilled")
@@ -30,6 +42,12 @@ class Pathological(Partition):
     def label(self) -> str:
         """For example pathological-3, or pathological-3-released."""
         return f"pathological-{self.classes_per_client}" + ("" if self.variant is None else f"-{self.variant}")
+
+    @classmethod
+    def stand_in(cls, options: Mapping[str, Any], classes: int) -> dict[str, Any]:
+        """The same share of the classes per client, and at most `PLACES` clients × classes."""
+        held = max(1, round(options["classes_per_client"] * 10 / classes))
+        return {**options, "classes_per_client": held, "clients": min(options["clients"], PLACES // held)}
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         labels = train.labels

@@ -56,6 +56,11 @@ class Source(Frozen):
     mistakes in the rest of a configuration are found before images are decoded.
     """
 
+    shown_as: ClassVar[str] = ""
+    """The name in titles, before what else the label says; empty: labels stand for themselves."""
+    trained_at_smoke_scale: ClassVar[bool] = False
+    """Whether it replaces others at smoke scale."""
+
     name: str
 
     @property

@@ -66,6 +66,7 @@ class Cifar(Published):
 class Cifar10(Cifar):
     """CIFAR-10: 60,000 photographs of 32×32 pixels in 10 classes."""
 
+    shown_as: ClassVar[str] = "CIFAR-10"
     name: Literal["cifar10"] = "cifar10"
 
     facts: ClassVar[Facts] = Facts(50_000, 10_000, 10, SHAPE)
@@ -107,6 +108,7 @@ class Cifar10(Cifar):
 class Cifar100(Cifar):
     """CIFAR-100: 60,000 photographs of 32×32 pixels in 100 classes; groups are the 20 coarse labels."""
 
+    shown_as: ClassVar[str] = "CIFAR-100"
     name: Literal["cifar100"] = "cifar100"
 
     facts: ClassVar[Facts] = Facts(50_000, 10_000, 100, SHAPE)

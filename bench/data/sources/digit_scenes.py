@@ -49,6 +49,8 @@ class DigitScenes(Source):
     label.
     """
 
+    shown_as: ClassVar[str] = "scenes of scikit-learn's digits"
+    trained_at_smoke_scale: ClassVar[bool] = True
     name: Literal["digit_scenes"] = "digit_scenes"
     unseen: Literal["light", "red", "green", "blue", "inverted"] = Field(
         default="blue", description="the domain without training scenes"

@@ -19,6 +19,8 @@ class Digits(Source):
     Every second image of each class, in the stored order, is a test image (896 of 1,797); the rest are training images.
     """
 
+    shown_as: ClassVar[str] = "scikit-learn's digits"
+    trained_at_smoke_scale: ClassVar[bool] = True
     name: Literal["digits"] = "digits"
 
     facts: ClassVar[Facts] = Facts(901, 896, 10, (1, 8, 8))

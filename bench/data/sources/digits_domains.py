@@ -59,6 +59,8 @@ class DigitsDomains(HeldOutDomain):
     Each image belongs to one domain, with equal shares of each class. All images have three channels.
     """
 
+    shown_as: ClassVar[str] = "scikit-learn's digits in several styles"
+    trained_at_smoke_scale: ClassVar[bool] = True
     name: Literal["digits_domains"] = "digits_domains"
     domains: int = Field(default=len(STYLES), ge=2, le=len(STYLES), description="number of domains: the first ones")
 

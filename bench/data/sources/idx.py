@@ -46,6 +46,7 @@ class Idx(Published):
 class FashionMnist(Idx):
     """Fashion-MNIST: 70,000 grey 28×28 images of clothes in 10 classes."""
 
+    shown_as: ClassVar[str] = "Fashion-MNIST"
     name: Literal["fashion_mnist"] = "fashion_mnist"
 
     facts: ClassVar[Facts] = Facts(60_000, 10_000, 10, SHAPE)
@@ -72,6 +73,7 @@ class Emnist(Idx):
     number of images in their Table 3, 81,425, is 10 % of all.
     """
 
+    shown_as: ClassVar[str] = "EMNIST"
     name: Literal["emnist"] = "emnist"
     share: float = Field(default=1.0, gt=0, le=1, description="share of the images that is used; 0.2 in Qu et al.")
 

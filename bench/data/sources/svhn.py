@@ -18,6 +18,7 @@ URL = "http://ufldl.stanford.edu/housenumbers"
 class Svhn(Published):
     """SVHN, cropped: 99,289 photographs of digits of house numbers, 32×32 pixels, in 10 classes."""
 
+    shown_as: ClassVar[str] = "SVHN"
     name: Literal["svhn"] = "svhn"
 
     facts: ClassVar[Facts] = Facts(73_257, 26_032, 10, (3, 32, 32))

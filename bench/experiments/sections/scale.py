@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from fedflat.bench.data.augmentation import Cutout, Mixup, ScaledCrop, parse_augmentations
+from fedflat.bench.data.partitions import PARTITIONS
 from fedflat.bench.data.sources import parse_source
 from fedflat.bench.data.sources.base import Source
 from fedflat.bench.data.sources.digits_domains import DigitsDomains
@@ -17,10 +18,6 @@ ROUNDS = 8
 
 CLIENTS = 200
 """Maximum number of registered clients at smoke scale; they share 901 training images."""
-
-PLACES = 800
-"""Maximum of clients × classes per client at smoke scale: on average 80 clients then share one of the ten
-classes, which has a few more than 80 images."""
 
 SIDE = 8
 """Height and width of the digits."""
@@ -37,12 +34,12 @@ HELD_OUT = 0.2
 def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration with scikit-learn's digits and a small network; other values stay where possible.
 
-    Data sets of domains become digits in as many styles, those of segmentation scenes of digits in several domains. In
-    pathological splits a client holds the same share of the classes; the source says what replaces `by_group`; `pam`
-    and `dirichlet_by_class` become `dirichlet`. Statistics of BatchNorm are averaged, or stay with the clients, as in
-    the paper, in segmentation. Where weights are trained ones in the paper, they are random, and the local rate is at
-    least `RATE`. Only the augmentations mixup, cutout and scaled_crop remain, because other crops and flips turn digits
-    of 8×8 pixels into other digits. SWA averages at least two models, if there are four rounds.
+    Data sets of domains become digits in as many styles, those of segmentation scenes of digits in several domains.
+    The source says what replaces `by_group`; each partition what replaces it otherwise. Statistics of BatchNorm are
+    averaged, or stay with the clients, as in the paper, in segmentation. Where weights are trained ones in the
+    paper, they are random, and the local rate is at least `RATE`. Only the augmentations mixup, cutout and
+    scaled_crop remain, because other crops and flips turn digits of 8×8 pixels into other digits. SWA averages at
+    least two models, if there are four rounds.
     """
     source = parse_source(config["dataset"])
     facts = getattr(source, "facts", None)  # user-defined images have none
@@ -112,12 +109,7 @@ def _partition(partition: Mapping[str, Any], classes: int, source: Source) -> di
     if partition["name"] == "by_group" and (groups := source.stand_in_groups(partition, CLIENTS)) is not None:
         return groups
     few = {**partition, "clients": min(partition["clients"], CLIENTS)}
-    if partition["name"] == "pathological":
-        held = max(1, round(partition["classes_per_client"] * 10 / classes))
-        return {**few, "classes_per_client": held, "clients": min(few["clients"], PLACES // held)}
-    if partition["name"] in ("pam", "by_group", "dirichlet_by_class"):  # 901 images do not suffice for `least`
-        return {"name": "dirichlet", "alpha": partition.get("alpha", 1.0), "clients": few["clients"]}
-    return few
+    return PARTITIONS[partition["name"]].stand_in(few, classes)
 
 
 def _augmentation(given: Any, side: int) -> list[dict[str, Any]] | None:

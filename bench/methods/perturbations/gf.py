@@ -20,6 +20,7 @@ from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
 from fedflat.bench.methods.marks import Neutral, Scheduled, Search
+from fedflat.bench.metrics.quantity import Quantity
 
 
 class GF(Perturbation):
@@ -28,6 +29,7 @@ class GF(Perturbation):
     name: ClassVar[str] = "gf"
     weighted_by_samples: ClassVar[bool] = True
     server_state: ClassVar[tuple[str, ...]] = ("w_previous", "indicators")
+    measured: ClassVar[Mapping[str, Quantity]] = {"c": Quantity("coefficient c of FedGF")}
 
     rho: Annotated[float, Neutral(0, given={"T_D": "infinity"}), Scheduled(), Search(low=0.001, high=0.5, log=True)] = (
         Field(ge=0, examples=[0.1], description="radius of the local perturbation")

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from fedflat.analysis.comparison.compare import Comparison, paired
-from fedflat.analysis.comparison.run_table import CURVE, CURVE_IDS
+from fedflat.analysis.comparison.run_table import CURVE_IDS
+from fedflat.analysis.layouts.run_columns import CURVE
 
 SETTINGS = [("dirichlet-0.6", "4-of-20"), ("dirichlet-0.6", "10-of-20"), ("iid", "4-of-20"), ("iid", "10-of-20")]
 

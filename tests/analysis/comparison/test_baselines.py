@@ -14,7 +14,7 @@ import pytest
 from fedflat.analysis.comparison import baselines
 from fedflat.analysis.comparison.adding import add, collect
 from fedflat.analysis.comparison.baselines import Baselines, folder_of, load, save, stored_grids
-from fedflat.analysis.comparison.run_table import ANALYSED, RATED
+from fedflat.analysis.layouts.run_columns import ANALYSED, RATED
 from fedflat.bench.experiments import installed
 from fedflat.bench.experiments.installed import begin_as_copy
 from fedflat.bench.input.errors import UserError

@@ -8,9 +8,9 @@ import pytest
 from fedflat.analysis.comparison.baselines import load
 from fedflat.analysis.comparison.flat.pairs import CLOSE, NO, YES, pairs, state_of_pair
 from fedflat.analysis.comparison.flat.units import unit_curves, units
-from fedflat.analysis.comparison.run_table import OF_FITTING
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR
 from fedflat.analysis.comparison.tuning.search_budgets import by_protocol, check_budgets
+from fedflat.analysis.layouts.run_columns import OF_FITTING
 from fedflat.analysis.measures.fitting import fit_round
 from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.flat_frames import LEVELS, SEEDS, protocol, runs

@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 
 from fedflat.analysis.comparison.run_table import (
-    ANALYSED,
-    CURVE,
     CURVE_IDS,
     TARGETS,
     curve_table,
@@ -19,6 +17,7 @@ from fedflat.analysis.comparison.run_table import (
     run_table,
     target_column,
 )
+from fedflat.analysis.layouts.run_columns import ANALYSED, CURVE
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.engine.participation import active_clients
 from fedflat.bench.input.errors import UserError

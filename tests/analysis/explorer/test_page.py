@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedflat.analysis.explorer.compact import CURVES, RUN_KEY, compact_columns, compact_curves
+from fedflat.analysis.explorer.compact import RUN_KEY, compact_columns, compact_curves
 from fedflat.analysis.explorer.looks import DARK_PAPER, contrast, web_look
 from fedflat.analysis.explorer.page import ASSETS, PLOTLY, SCRIPTS
 from fedflat.analysis.figures.palette import style
+from fedflat.analysis.layouts.run_columns import CURVE
 from fedflat.bench.methods.catalog import CATALOG
 from tests.analysis.explorer.frames_by_hand import (
     HOSTILE,
@@ -65,8 +66,8 @@ def test_a_setting_has_the_score_of_its_data_set() -> None:
     assert explorer().data()["scores"] == {first: "test_accuracy", second: "test_accuracy"}
     mixed = with_segmentation().data()
     assert mixed["scores"] == {first: "test_accuracy", second: "test_miou"}
-    assert mixed["curves"]["pool"].keys() == {*CURVES, "test_miou"}
-    assert explorer().data()["curves"]["pool"].keys() == {*CURVES}
+    assert mixed["curves"]["pool"].keys() == {"round", *CURVE, "test_miou"}
+    assert explorer().data()["curves"]["pool"].keys() == {"round", *CURVE}
 
 
 def test_the_page_contains_all_curves_and_surfaces(page: Parsed) -> None:
@@ -75,7 +76,7 @@ def test_the_page_contains_all_curves_and_surfaces(page: Parsed) -> None:
     assert data["step"] == 1
     by_run = dict(iter(curves.groupby(RUN_KEY)))
     for index, key in enumerate(runs[RUN_KEY].itertuples(index=False, name=None)):
-        for name in CURVES:
+        for name in ("round", *CURVE):
             found = data["pool"][name][data["runs"][name][index]]
             np.testing.assert_allclose(found, by_run[key][name], rtol=5e-4 if "test" in name else 5e-6)
     assert len(data["pool"]["round"]) == 2, "equal sequences are stored once: all runs', and that of the diverged one"

@@ -9,7 +9,7 @@ import torch
 
 from fedflat.analysis.comparison.adding import add
 from fedflat.analysis.comparison.baselines import Baselines, load, save
-from fedflat.analysis.comparison.run_table import RATED
+from fedflat.analysis.layouts.run_columns import RATED
 from fedflat.analysis.provenance.stored_runs import (
     DEVIATIONS,
     LEVEL,

@@ -50,7 +50,9 @@ def judged(paper: str, name: str, experiment: Experiment) -> Table:
         tuple(tuple(entry(block, method, column) for column in layout.columns) for method in layout.methods)
         for block in layout.blocks
     )
-    table = Table(name, layout, layout.methods, entries, Caption("T", ""), quotations=tables(paper)._quotations(layout))
+    table = Table(
+        name, layout, layout.methods, entries, lambda: Caption("T", ""), quotations=tables(paper)._quotations(layout)
+    )
     return with_published(table, experiment, paper)
 
 
@@ -82,7 +84,7 @@ def test_runs_on_an_incomplete_data_set_are_not_judged() -> None:
     layout = tables("fedgf").layout("2")
     columns = (replace(REPRODUCED, incomplete=True), *[REPRODUCED] * (len(layout.columns) - 1))
     entries = tuple(tuple(columns for _ in layout.methods) for _ in layout.blocks)
-    table = with_published(Table("2", layout, layout.methods, entries, Caption("T", "")), FEDGF, "fedgf")
+    table = with_published(Table("2", layout, layout.methods, entries, lambda: Caption("T", "")), FEDGF, "fedgf")
     verdicts = [[entry.verdict for entry in row if entry.number is not None] for row in table.published[0]]
     for first, *others in filter(None, verdicts):
         assert (first.kind, first.why) == ("not judged", "incomplete data set")

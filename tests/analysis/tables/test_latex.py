@@ -34,7 +34,7 @@ def table(columns: int, rows: int, notes: int) -> Table:
     )
     caption = Caption(SPECIAL, SPECIAL, (SPECIAL,) * notes)
     entry = Entry(mean=-1.25, std=0.5, place=1, note=SPECIAL[:9])
-    return Table("t", layout, (f"Method {SPECIAL[:20]}",) * rows, (((entry,) * columns,) * rows,), caption)
+    return Table("t", layout, (f"Method {SPECIAL[:20]}",) * rows, (((entry,) * columns,) * rows,), lambda: caption)
 
 
 def rendered(results: Path, other: Path) -> list[str]:

@@ -39,7 +39,7 @@ def judged(paper: str, seconds: Mapping[str, Sequence[float]], name: str | None 
     layout = TableLayout.parse({**layout.model_dump(), **changes})
     values = {method: [Value(seed, number) for seed, number in enumerate(of)] for method, of in seconds.items()}
     columns = [[entry(compared(column, values)[method]) for method in layout.methods] for column in layout.columns]
-    table = Table("t", layout, layout.methods, (tuple(zip(*columns, strict=True)),), Caption("T", "By hand."))
+    table = Table("t", layout, layout.methods, (tuple(zip(*columns, strict=True)),), lambda: Caption("T", "By hand."))
     return with_published(table, requested.experiment, paper)
 
 

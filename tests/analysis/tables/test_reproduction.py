@@ -31,7 +31,12 @@ FEDGF = load_experiment("fedgf")
 PRINTED = published("fedgf")
 
 AT = {"dataset": "cifar100", "partition": "lda-0", "participation": "5-of-100"}
-CAPTION = Caption("T", "By hand.")
+
+
+def captioned() -> Caption:
+    return Caption("T", "By hand.")
+
+
 LAYOUT = TableLayout.parse(
     {
         "title": "Flatness",
@@ -75,7 +80,7 @@ def filled() -> Table:
         [of_seeds(1.0, 0.1)] * 6,
         [of_seeds(1 / printed(method, "flatness_discrepancy"), 0.001) for method in LAYOUT.methods],
     ]
-    return Table("t", LAYOUT, LAYOUT.methods, (tuple(zip(*columns, strict=True)),), CAPTION)
+    return Table("t", LAYOUT, LAYOUT.methods, (tuple(zip(*columns, strict=True)),), captioned)
 
 
 UNFAIR = ["not judged", "not judged", "not run", "diverged", "not analysed", "censored"]
@@ -135,7 +140,7 @@ def test_exact_counts_need_no_seeds_and_no_words_about_noise() -> None:
     layout = Tables(requested).layout("3")
     empty = (((Entry(note="not run"),) * len(layout.columns),) * len(layout.methods),)
     numbers = with_published(
-        Table("3", layout, layout.methods, empty, CAPTION), requested.experiment, "fedgf"
+        Table("3", layout, layout.methods, empty, captioned), requested.experiment, "fedgf"
     ).published[0]
     rows = tuple(
         tuple(Entry(value, None, 1, by_seed=((0, value),)) for value in (one.number.value for one in row))
@@ -143,7 +148,7 @@ def test_exact_counts_need_no_seeds_and_no_words_about_noise() -> None:
     )
     wrong = tuple(replace(entry, mean=9.0, by_seed=((0, 9.0),)) for entry in rows[0])
     table = with_published(
-        Table("3", layout, layout.methods, ((wrong, *rows[1:]),), CAPTION), requested.experiment, "fedgf"
+        Table("3", layout, layout.methods, ((wrong, *rows[1:]),), captioned), requested.experiment, "fedgf"
     )
     assert [row[0].verdict.kind for row in table.published[0]] == ["differs", *["agrees"] * (len(rows) - 1)]
     assert [paragraph.split()[0] for paragraph in table.foot] == ["Order", "Verdicts:", "Exact"]
@@ -238,7 +243,7 @@ def test_printed_deviations_stand_once() -> None:
         layout = Tables(requested).layout(name)
         row = (Entry(note="not run"),) * len(layout.columns)
         entries = ((row,) * len(layout.methods),) * len(layout.blocks)
-        table = with_published(Table(name, layout, layout.methods, entries, CAPTION), requested.experiment, paper)
+        table = with_published(Table(name, layout, layout.methods, entries, captioned), requested.experiment, paper)
         shown = [one.number for block in table.published for of_method in block for one in of_method]
         assert all(number is None or number.std is None for number in shown)
 
@@ -263,7 +268,7 @@ def test_the_foot_explains_the_marks_that_occur_at_smoke_scale_too() -> None:
     layout = TableLayout.parse({**LAYOUT.model_dump(), "methods": ["fedavg"], "columns": [column]})
     for mark, number in numbers.items():
         published = (((PublishedEntry(number, Verdict("not judged")),),),)
-        text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, CAPTION, published, foot=("Nothing.",)))
+        text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, captioned, published, foot=("Nothing.",)))
         assert text.endswith(f"\n\nNothing.\n\nIn published rows: {mark}.\n" if mark else "\n\nNothing.\n")
 
 

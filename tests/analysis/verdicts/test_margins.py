@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from fedflat.analysis.layouts.quantities import QUANTITIES
 from fedflat.analysis.published.numbers import PublishedNumber, papers
 from fedflat.analysis.tables.layout import load_table
-from fedflat.analysis.tables.quantities import QUANTITIES
 from fedflat.analysis.verdicts.margins import Margin, Rules, rules
 from fedflat.bench.experiments.files import PAPER_TABLES
 from fedflat.bench.input.errors import UserError

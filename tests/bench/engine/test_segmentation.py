@@ -15,8 +15,11 @@ from fedflat.bench.data.label_maps import IGNORED
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.losses.hard_pixels import HardPixels
+from fedflat.bench.metrics.base import NO_CLIENTS, confusion
+from fedflat.bench.metrics.evaluation import evaluate
+from fedflat.bench.metrics.kinds.accuracy import Accuracy
+from fedflat.bench.metrics.kinds.miou import MeanIoU, iou
 from fedflat.bench.models.network import Network, cross_entropy, image_losses, pixel_losses
-from fedflat.bench.models.segmentation import ConfusionMatrix
 
 CLASSES, HEIGHT, WIDTH = 4, 5, 6
 seeds = st.integers(0, 2**32 - 1)
@@ -50,11 +53,8 @@ def test_the_loss_of_an_image_is_the_mean_over_its_labelled_pixels(seed):
 def test_ignored_pixels_count_nowhere(seed):
     scores, y = drawn(seed)
     other = torch.where((y == IGNORED).unsqueeze(1), 7 * scores.flip(1), scores)
-    confusions = ConfusionMatrix(CLASSES), ConfusionMatrix(CLASSES)
-    for confusion, values in zip(confusions, (scores, other), strict=True):
-        confusion.add(values, y)
     assert torch.equal(image_losses(scores, y), image_losses(other, y))
-    assert torch.equal(confusions[0].counts, confusions[1].counts)
+    assert torch.equal(confusion(scores, y), confusion(other, y))
     hard = [HardPixels(share=0.2).value(Network(_Fixed(values)), values, y, None, {}) for values in (scores, other)]
     assert torch.equal(*hard)
 
@@ -132,33 +132,28 @@ def test_hard_pixels_need_label_maps():
 @given(seed=seeds, ignored=st.floats(0, 0.9))
 def test_iou_is_scikit_learns(seed, ignored):
     scores, y = drawn(seed, ignored=ignored)
-    confusion = ConfusionMatrix(CLASSES)
-    confusion.add(scores, y)
+    found = iou(confusion(scores, y)).numpy()
+    values = evaluate(lambda x: x, [(scores, y)], (Accuracy(), MeanIoU()))
     labelled = (y != IGNORED).flatten()
     true, predicted = y.flatten()[labelled].numpy(), scores.argmax(1).flatten()[labelled].numpy()
     theirs = jaccard_score(true, predicted, labels=range(CLASSES), average=None, zero_division=0)
     present = np.isin(range(CLASSES), true)
-    assert confusion.iou().numpy()[present] == pytest.approx(100 * theirs[present])
-    assert np.isnan(confusion.iou().numpy()[~present]).all()
-    assert confusion.miou == pytest.approx(100 * theirs[present].mean())
-    assert confusion.accuracy == pytest.approx(100 * (true == predicted).mean())
+    assert found[present] == pytest.approx(100 * theirs[present])
+    assert np.isnan(found[~present]).all()
+    assert values == pytest.approx({"accuracy": 100 * (true == predicted).mean(), "miou": 100 * theirs[present].mean()})
 
 
 @given(seed=seeds)
 def test_counts_of_batches_add_up_exactly(seed):
     scores, y = drawn(seed, n=5)
-    whole, first, rest = (ConfusionMatrix(CLASSES) for _ in range(3))
-    whole.add(scores, y)
-    first.add(scores[:2], y[:2])
-    rest.add(scores[2:], y[2:])
-    assert torch.equal((first + rest).counts, whole.counts)
+    parts = [confusion(scores[part], y[part]) for part in (slice(2), slice(2, None))]
+    assert torch.equal(sum(parts), confusion(scores, y))
 
 
 def test_no_labelled_pixels_are_no_score():
-    confusion = ConfusionMatrix(CLASSES)
     scores, y = drawn(0)
-    confusion.add(scores, torch.full_like(y, IGNORED))
-    assert np.isnan(confusion.miou)
+    seen = MeanIoU.of_batch(scores, torch.full_like(y, IGNORED))
+    assert np.isnan(MeanIoU().value(seen, len(y), NO_CLIENTS))
 
 
 # --- As an objective

@@ -34,6 +34,7 @@ class Cityscapes(Scenes):
     images; 146 in the uniform one. Without it, the groups are the 18 cities of the training images.
     """
 
+    shown_as: ClassVar[str] = "Cityscapes"
     name: Literal["cityscapes"] = "cityscapes"
     split: Literal["heterogeneous", "uniform"] | None = Field(
         default=None, description="FedDrive's lists of clients: heterogeneous or uniform; null: one group per city"

@@ -40,6 +40,7 @@ class DomainNet(PublishedDomains):
     The official lists `<domain>_train.txt` and `<domain>_test.txt` say which images belong to it, and their classes.
     """
 
+    shown_as: ClassVar[str] = "DomainNet"
     name: Literal["domainnet"] = "domainnet"
     lists: Literal["all", "official"] = Field(
         default="all",

@@ -281,6 +281,7 @@ class PublishedDomains(Domains, PublishedImages):
 class OfficeHome(PublishedDomains):
     """OfficeHome (Venkateswara et al. 2017): everyday objects in 65 classes and 4 domains, 15,588 images."""
 
+    shown_as: ClassVar[str] = "OfficeHome"
     name: Literal["officehome"] = "officehome"
 
     folder: ClassVar[str] = "OfficeHomeDataset_10072016"
@@ -299,6 +300,7 @@ class OfficeHome(PublishedDomains):
 class PACS(PublishedDomains):
     """PACS (Li et al. 2017): 7 classes in 4 domains, 9,991 images."""
 
+    shown_as: ClassVar[str] = "PACS"
     name: Literal["pacs"] = "pacs"
 
     folder: ClassVar[str] = "PACS"
@@ -317,6 +319,7 @@ class PACS(PublishedDomains):
 class VLCS(PublishedDomains):
     """VLCS (Fang et al. 2013), in the folders of DomainBed: 5 classes in 4 domains, 10,729 images."""
 
+    shown_as: ClassVar[str] = "VLCS"
     name: Literal["vlcs"] = "vlcs"
 
     folder: ClassVar[str] = "VLCS"

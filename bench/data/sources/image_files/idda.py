@@ -42,6 +42,7 @@ class IDDA(Scenes):
     heterogeneous.
     """
 
+    shown_as: ClassVar[str] = "IDDA"
     name: Literal["idda"] = "idda"
     setting: Literal["country", "rainy"] = Field(description="which domains are unseen: country, or rainy")
     split: Literal["heterogeneous", "uniform"] = Field(

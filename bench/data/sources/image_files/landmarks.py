@@ -40,6 +40,7 @@ class LandmarksUser160k(Margins, PublishedImages):
     normalised with ImageNet's mean and deviation.
     """
 
+    shown_as: ClassVar[str] = "Landmarks-User-160k"
     name: Literal["landmarks_user_160k"] = "landmarks_user_160k"
     size: Side = Field(default=224, description="height and width of the stored images, in pixels")
 

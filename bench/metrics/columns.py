@@ -1,0 +1,37 @@
+"""The columns of metrics.csv in words: those of metrics on each subset, and what rounds measure without evaluation."""
+
+import re
+
+from fedflat.bench.metrics import METRICS
+from fedflat.bench.metrics.quantity import Quantity
+
+SUBSETS = {
+    "test": "test",
+    "train": "training",
+    "validation": "validation",
+    "train_true": "training, on true labels,",
+}
+"""By the beginning of a column's name, the words that say on which samples a model is evaluated."""
+
+_PARTS = {"seen": " of seen domains", "unseen": " of unseen domains"}
+"""Parts of the test samples in words; others are named."""
+
+_NAME = re.compile(
+    rf"(?P<subset>{'|'.join(sorted(SUBSETS, key=len, reverse=True))})_"
+    rf"(?P<metric>{'|'.join(sorted(METRICS, key=len, reverse=True))})(?:_(?P<part>[a-z0-9_]+))?"
+)
+
+
+def score_words(column: str) -> str:
+    """A column of a metric in words, without its unit: test accuracy, or test mIoU."""
+    found = metric_column(column)
+    return column if found is None else found.title
+
+
+def metric_column(name: str) -> Quantity | None:
+    """The column of a metric, such as test_accuracy, or test_miou_seen of a part of the samples; else None."""
+    if not (found := _NAME.fullmatch(name)):
+        return None
+    metric, subset, part = METRICS[found["metric"]], SUBSETS[found["subset"]], found["part"]
+    title = f"{subset} {metric.title}" + (_PARTS.get(part, f", {part}") if part else "")
+    return Quantity(title, metric.better, metric.unit)

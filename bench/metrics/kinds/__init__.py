@@ -1,0 +1,1 @@
+"""One metric per file: the file is all that a metric needs."""
