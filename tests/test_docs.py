@@ -140,7 +140,7 @@ NOT_RUN = {
 
 def with_the_readmes_run(folder: Path) -> None:
     """A folder with the run that the README trains, and in `results/few` some of the stored runs of bench1d."""
-    assert f"written to {QUICK}/fedsam" in run(TRAIN, folder)
+    assert f"stored in results/store/{CELLS}/fedsam-" in run(TRAIN, folder)
     stored = load("bench1d")
     few = stored.runs.query("participation == '5-of-50' and seed < 3 and variant == 'untuned'")
     save(folder / "results/few", Baselines(few, stored.curves.merge(few[CURVE_IDS], on=CURVE_IDS)))
