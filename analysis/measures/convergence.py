@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from fedflat.bench.experiments.address import IDS, RUN_IDS
-from fedflat.bench.experiments.run_config import ROUNDING
+from fedflat.bench.experiments.sections.evaluation import ROUNDING
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
 from fedflat.bench.methods.released import Release

@@ -289,8 +289,8 @@ class Workflow:
     def outdated_lists(self, w: Wildcards) -> list[Path]:
         """The list that a job writes, if it is missing or outdated; an error if a run contradicts.
 
-        Snakemake compares no runs, and no files of the store: it is told that these lists have to be written. It would
-        take a missing list, of a job that was killed, for one that is not needed, as long as older tables are there.
+        Snakemake compares no runs, and no files of the store: these lists are named to it as forced. It would take a
+        missing list, of a job that was killed, for one that is not needed, as long as older tables are there.
         """
         cell, paths = self.cell(w), self.paths
         if not hasattr(w, "analysis"):
