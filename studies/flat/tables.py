@@ -178,7 +178,8 @@ def of_effort(table: pd.DataFrame, protocol: Protocol) -> ReportTable:
         "What was tried, and what it cost, for each tuning seed.",
         [
             f"The protocol gives each method {protocol.trials.all} trials; a method takes the best "
-            f"{protocol.refine.around} of the first {protocol.trials.shared} of its base.",
+            f"{protocol.refine.around} of the first {protocol.trials.shared} of its base. "
+            f"{2 * protocol.trials.confirm} of them train the best values with a second seed.",
             "Gradients of mini-batches, and hours of one processor, without those of the base's trials.",
         ],
     )
@@ -229,7 +230,9 @@ def of_winners(won: pd.DataFrame) -> ReportTable:
         for row in won.sort_values([*SETTING, "method", "tuning_seed"]).to_dict("records")
     ]
     header = ("method, setting", "tuning seed", "values", "training (%)", "validation (%)", "fitted")
-    caption = Caption.of("Chosen values", "The best trial of each search.", ["Accuracies are those of the trial."])
+    caption = Caption.of(
+        "Chosen values", "The best confirmed trial of each search.", ["Accuracies are means over its two seeds."]
+    )
     return ReportTable("winners", caption, header, tuple(cells), won, report=REPORT)
 
 

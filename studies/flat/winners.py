@@ -3,19 +3,25 @@
 import pandas as pd
 
 from fedflat.bench.experiments.address import IDS
+from fedflat.bench.tuning.protocol.unit import result_of, winner_of
 
 
 def winners(trials: pd.DataFrame) -> pd.DataFrame:
-    """The best trial of each search: fitted ones by validation accuracy, then the others by training accuracy.
+    """The winner of each search, whose accuracies are the means of its runs with two seeds.
 
-    Of equal ones, the first. `trials` as `load_search` gives them; accuracies become numbers.
+    `trials` as `load_search` gives them; accuracies become numbers.
     """
     table = numeric(trials)
-    score = table["validation_accuracy"].where(table["fitted"] == 1, table["train_accuracy"])
-    ordered = table.assign(score=score.fillna(-1.0)).sort_values(
-        ["fitted", "score", "number"], ascending=[False, False, True], kind="stable"
-    )
-    return ordered.groupby([*IDS, "tuning_seed"], sort=False).head(1).sort_index().drop(columns="score")
+    found = [_winner(group) for _, group in table.groupby([*IDS, "tuning_seed"], sort=False)]
+    return pd.DataFrame(found).infer_objects()
+
+
+def _winner(search: pd.DataFrame) -> pd.Series:
+    rows = search.astype(object).where(search.notna(), None).to_dict("records")
+    won = winner_of([result_of(row) for row in rows])
+    row = search[search["number"] == won.number].iloc[0].copy()
+    row[["train_accuracy", "validation_accuracy", "fitted"]] = won.train_accuracy, won.validation_accuracy, won.fitted
+    return row
 
 
 def numeric(trials: pd.DataFrame) -> pd.DataFrame:

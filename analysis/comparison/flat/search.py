@@ -28,7 +28,7 @@ _TEXTS = (
 )  # fmt: skip
 """Numbers that decide about further trials are texts with all digits."""
 
-_COLUMNS = (*KEY, *_TEXTS[len(IDS) :], "rounds", "fitted", "fit_round", "cpu_seconds", "gradients")
+_COLUMNS = (*KEY, *_TEXTS[len(IDS) :], "again", "rounds", "fitted", "fit_round", "cpu_seconds", "gradients")
 
 
 def file_of(grid: str, folder: Path | None = None) -> Path:

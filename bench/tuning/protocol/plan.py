@@ -2,75 +2,46 @@
 
 A base:    base      the experiment's values, and draws in the ranges
            widen k   the winner at new ends of ranges, if it lies at an end, else draws around the best two
-           refine    draws around the best two; the best of all trials so far are taken by its methods
+           refine    draws around the best two
+           confirm base            the best so far with a second seed: its methods take the best two of them
            own, further            draws around the best two, as many as a method's own trials
-A method:  neutral   the base's best two, at which the method is its base: they are taken, not trained again
+           confirm   the best of the others with a second seed
+A method:  neutral   the base's confirmed best two, at which the method is its base: they are taken, not trained again
            points    the other points of its own value at these two
            beyond    the value beyond the last point if that is the best, else the means of neighbours, or draws
            further   other values at the best so far, or draws around the best two
+           confirm   the best of the others with a second seed
+
+The winner is the best of the confirmed trials: at the rates that win, a run with another seed may fail.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scipy.stats import qmc
 
 from fedflat.bench.numerics.streams import numpy_stream
 from fedflat.bench.tuning.protocol.schema import TIMES_DISTANCE, BoundedRange, Protocol, SweptValues
+from fedflat.bench.tuning.protocol.trial_results import (
+    Ends,
+    Planned,
+    TrialResult,
+    Values,
+    best,
+    confirmed,
+    distinct,
+    unconfirmed,
+)
 from fedflat.bench.tuning.trials import COORDINATES
-
-Values = dict[str, Any]
-"""Values by place, such as training.lr; infinity is a text, as in a run's configuration."""
-
-Ends = dict[str, tuple[float, float]]
-"""The smallest and the largest value of a range by place."""
 
 NEUTRAL = "neutral"
 """The stage of a method whose trials are its base's."""
 
-
-@dataclass(frozen=True)
-class Planned:
-    """A trial to be trained. `taken`: the number of the base's trial that it is; None: of none.
-
-    `ends` are those of the ranges when it was planned.
-    """
-
-    stage: str
-    values: Values
-    ends: Ends
-    taken: int | None = None
-
-
-@dataclass(frozen=True)
-class TrialResult:
-    """What a trial gave: accuracies in percent, None if it diverged or failed; `distance` as of the clients."""
-
-    number: int
-    planned: Planned
-    train_accuracy: float | None
-    validation_accuracy: float | None
-    fitted: bool
-    distance: float | None
-
-    @property
-    def rank(self) -> tuple[bool, float, int]:
-        """The larger the better: fitted trials by validation accuracy, then the others by training accuracy."""
-        score = self.validation_accuracy if self.fitted else self.train_accuracy
-        return self.fitted, -1.0 if score is None else score, -self.number
-
-    @property
-    def values(self) -> Values:
-        """Its values."""
-        return self.planned.values
-
-
-def best(results: Sequence[TrialResult], count: int) -> list[TrialResult]:
-    """The best results, the best first."""
-    return sorted(results, key=lambda result: result.rank, reverse=True)[:count]
+CONFIRM = "confirm"
+"""The last stage, in which the best trials are trained with a second seed."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +89,9 @@ class Plan(ABC):
             found.append(Planned(stage, {**self.start, **own}, ends))
         return found
 
-    def around(self, stage: str, results: Sequence[TrialResult], count: int, ends: Ends) -> list[Planned]:
-        """Draws around the best results in turn, which keep those values that have no range."""
+    def around(self, stage: str, centres: Sequence[TrialResult], count: int, ends: Ends) -> list[Planned]:
+        """Draws around the centres in turn, which keep those values that have no range."""
         refine = self.protocol.refine
-        centres = best(results, refine.around)
         found = []
         for k, point in enumerate(self.drawn(stage, count)):
             centre = centres[k % len(centres)]
@@ -133,6 +103,11 @@ class Plan(ABC):
             }
             found.append(Planned(stage, {**centre.values, **own}, ends))
         return found
+
+    def again(self, stage: str, results: Sequence[TrialResult]) -> list[Planned]:
+        """The best trials that were trained with one seed only, with the second seed."""
+        chosen = unconfirmed(results, self.protocol.trials.confirm)
+        return [Planned(stage, one.values, results[-1].planned.ends, again=one.number) for one in chosen]
 
 
 @dataclass(frozen=True)
@@ -156,12 +131,12 @@ class OfBase(Plan):
     @property
     def stages(self) -> tuple[str, ...]:
         """See above."""
-        return (*self.shared, "own", "further")
+        return (*self.shared, "own", "further", CONFIRM)
 
     @property
     def shared(self) -> tuple[str, ...]:
         """The stages whose results its methods take."""
-        return ("base", *self.widening, "refine")
+        return ("base", *self.widening, "refine", "confirm base")
 
     @property
     def widening(self) -> tuple[str, ...]:
@@ -176,14 +151,18 @@ class OfBase(Plan):
         ends = results[-1].planned.ends
         if stage in self.widening:
             return self._widened(stage, results, ends)
+        if stage.startswith(CONFIRM):
+            return self.again(stage, results)
         counts = {"refine": trials.refine, "own": trials.own, "further": trials.further}
-        return self.around(stage, results, counts[stage], ends)
+        around = self.protocol.refine.around
+        centres = confirmed(results, around) or best(results, around)
+        return self.around(stage, centres, counts[stage], ends)
 
     def _widened(self, stage: str, results: Sequence[TrialResult], ends: Ends) -> list[Planned]:
         [winner], count = best(results, 1), self.protocol.widen.trials
         moved = {place: new for place in self.ranges if (new := self._moved(place, winner, ends[place])) is not None}
         if not moved:
-            return self.around(stage, results, count, ends)
+            return self.around(stage, best(results, self.protocol.refine.around), count, ends)
         wider = {**ends, **{place: new.ends for place, new in moved.items()}}
         found = []
         for k in range(count):  # evenly from the winner to the new end
@@ -231,16 +210,17 @@ class OfMethod(Plan):
     @property
     def stages(self) -> tuple[str, ...]:
         """See above."""
-        return (NEUTRAL, "points", "beyond", "further")
+        return (NEUTRAL, "points", "beyond", "further", CONFIRM)
 
     def batch(self, stage: str, results: Sequence[TrialResult], of_base: Sequence[TrialResult]) -> list[Planned]:
         """See above."""
         if stage == NEUTRAL:
-            chosen = best(of_base, self.protocol.refine.around)
-            return [Planned(stage, self._neutral(one), one.planned.ends, one.number) for one in chosen]
+            return self._taken(of_base)
+        if stage == CONFIRM:
+            return self.again(stage, results)
         ends = results[-1].planned.ends
         if stage == "points":
-            neutral = [result for result in results if result.planned.stage == NEUTRAL]
+            neutral = distinct([result for result in results if result.planned.stage == NEUTRAL])
             points = self.swept.values[1:]
             return [self._with(stage, one, {self.swept.value: point}) for one in neutral for point in points]
         if stage == "beyond":
@@ -248,7 +228,20 @@ class OfMethod(Plan):
         [winner] = best(results, 1)
         if self.swept.further:
             return [self._with(stage, winner, change) for change in self.swept.further]
-        return self.around(stage, results, self.protocol.trials.further, ends)
+        return self.around(stage, best(results, self.protocol.refine.around), self.protocol.trials.further, ends)
+
+    def _taken(self, of_base: Sequence[TrialResult]) -> list[Planned]:
+        """The base's best two trials, and then their runs with the second seed."""
+        chosen = confirmed(of_base, self.protocol.refine.around)
+        again = {result.planned.again: result for result in of_base}
+        first = [Planned(NEUTRAL, self._neutral(one), one.planned.ends, one.number) for one in chosen]
+        return [
+            *first,
+            *(
+                replace(planned, taken=again[one.number].number, again=k)
+                for k, (one, planned) in enumerate(zip(chosen, first, strict=True))
+            ),
+        ]
 
     def _neutral(self, one: TrialResult) -> Values:
         given = {**self.swept.fixed, self.swept.value: self.swept.values[0]}
@@ -269,10 +262,10 @@ class OfMethod(Plan):
                 self._with(stage, winner, {self.swept.value: value}) for value in _between(values, position)[:count]
             ]
         if self.swept.has_scale and self.swept.beyond is not None:
-            neutral = [result for result in results if result.planned.stage == NEUTRAL][:count]
+            neutral = distinct([result for result in results if result.planned.stage == NEUTRAL])[:count]
             return [self._with(stage, one, {self.swept.value: self.swept.beyond}) for one in neutral]
         same = [result for result in results if result.values[place] == winner.values[place]]
-        return self.around(stage, same, count, ends)
+        return self.around(stage, best(same, self.protocol.refine.around), count, ends)
 
 
 def _number(given: Any, one: TrialResult) -> Any:

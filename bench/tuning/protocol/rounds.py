@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedflat.bench.tuning.protocol.plan import best
+from fedflat.bench.tuning.protocol.trial_results import best
 from fedflat.bench.tuning.protocol.unit import Unit, words
 from fedflat.bench.tuning.protocol.units import Units
 

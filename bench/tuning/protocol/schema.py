@@ -21,7 +21,8 @@ EQUAL_COMPUTE, ITSELF = "equal_compute", "itself"
 """Entries of `budget.order` of a setting, such as main.equal_compute, besides those of its groups of pairs."""
 
 IN_COMMON = {
-    "name", "training_seeds_each", "fitted", "judged", "trials", "refine", "widen", "early_stopping", "ranges",
+    "name", "training_seeds_each", "fitted", "judged", "trials", "refine", "confirm", "widen", "early_stopping",
+    "ranges",
 }  # fmt: skip
 """The keys that change the trials of every method. Each search adds those of its method and base."""
 
@@ -107,18 +108,26 @@ class Stages(Frozen):
     base: Count = Field(examples=[16], ge=2, description="of a base: the experiment's values, and draws in the ranges")
     widen: Count = Field(examples=[4], description="of a base: at new ends, or around the best two")
     refine: Count = Field(examples=[12], description="of a base: around the best two, before its methods take them")
+    confirm: Count = Field(
+        examples=[4], ge=2, description="with a second seed: of a base before its methods take them, and at the end"
+    )
     own: Count = Field(examples=[12], description="points at the base's best two; of a base around its best two")
     further: Count = Field(examples=[4], description="further values at the best so far, or draws around the best two")
 
     @property
     def shared(self) -> int:
         """The trials of a base whose best are taken by its methods."""
-        return self.base + self.widen + self.refine
+        return self.base + self.widen + self.refine + self.confirm
 
     @property
     def all(self) -> int:
         """The trials of each method, with those of its base."""
-        return self.shared + self.own + self.further
+        return self.shared + self.after_shared
+
+    @property
+    def after_shared(self) -> int:
+        """The trials of each method after those of its base; of a base after the shared ones."""
+        return self.own + self.further + self.confirm
 
 
 class Refine(Frozen):
@@ -126,6 +135,12 @@ class Refine(Frozen):
 
     share: Share = Field(examples=[0.1], description="largest distance as a share of each range, on its own scale")
     around: Count = Field(examples=[2], description="number of best trials")
+
+
+class Confirm(Frozen):
+    """The second seed of the best trials: a winner is the best by the mean of both runs, and fitted if both are."""
+
+    seed_plus: Count = Field(examples=[1000], description="added to the tuning seed")
 
 
 class Widen(Frozen):
@@ -232,6 +247,7 @@ class Protocol(Frozen):
     rounds: RoundsRule
     trials: Stages
     refine: Refine
+    confirm: Confirm
     widen: Widen
     early_stopping: Literal["none"]
     ranges: dict[str, BoundedRange] = Field(description="of all bases that have the value")
@@ -251,7 +267,8 @@ class Protocol(Frozen):
     def _consistent(self) -> "Protocol":
         _distinct("tuning_seeds", self.tuning_seeds)
         trained = [seed for tuning in self.tuning_seeds for seed in self.training_seeds(tuning)]
-        if double := {*self.tuning_seeds, self.rounds.tried.seed} & set(trained):
+        searched = {*self.tuning_seeds, *map(self.second_seed, self.tuning_seeds), self.rounds.tried.seed}
+        if double := searched & set(trained):
             raise UserError(f"seed {min(double)} is a tuning seed and a training seed (allowed: seeds of one kind)")
         if self.rounds.tried.seed in self.tuning_seeds:
             raise UserError(f"rounds.tried.seed = {self.rounds.tried.seed} is a tuning seed (allowed: another one)")
@@ -313,6 +330,10 @@ class Protocol(Frozen):
         """The seeds of the runs with the values that were found with a tuning seed."""
         first = self.training_seeds_each * self.tuning_seeds.index(tuning_seed)
         return tuple(range(first, first + self.training_seeds_each))
+
+    def second_seed(self, tuning_seed: int) -> int:
+        """The other seed of the best trials of a search."""
+        return tuning_seed + self.confirm.seed_plus
 
     def after(self, tuning_seed: int) -> int:
         """The next tuning seed; after the last, the first."""

@@ -68,7 +68,7 @@ class Status:
         """Estimated hours; None if nothing is measured yet, or if it is not known how many trials are needed."""
         if isinstance(item, Unit):
             trials = self.protocol.trials
-            of_all = trials.own + trials.further + (trials.shared if item.of_base is None else 0)
+            of_all = trials.after_shared + (trials.shared if item.of_base is None else 0)
             left = of_all - sum(row["outcome"] != FINISHED_WITH for row in item.rows)
             return self._of_trials(item.plan.label, left)
         if isinstance(item, Final):

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,24 +22,26 @@ from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.code_version import code_fingerprint
 from fedflat.bench.training.unfinished import Trained, train_to
 from fedflat.bench.tuning.cell_search import DIVERGED, FAILED, PROGRESS, TRAINED
-from fedflat.bench.tuning.protocol.plan import OfBase, Plan, Planned, TrialResult, best
-from fedflat.bench.tuning.protocol.trial import Measured, measured
+from fedflat.bench.tuning.protocol.plan import OfBase, Plan
+from fedflat.bench.tuning.protocol.trial import Measured, as_trial, measured
+from fedflat.bench.tuning.protocol.trial_results import Planned, TrialResult, best, confirmed
 from fedflat.bench.tuning.trials import with_values
 
 FINISHED_WITH = "taken"
 """The outcome of a trial of the base that a method takes."""
 
 _WHOLE = ("number", "rounds", "tuning_seed")
-_NUMBERS = ("fitted", "fit_round", "cpu_seconds", "gradients")
+_NUMBERS = ("again", "fitted", "fit_round", "cpu_seconds", "gradients")
 _EXACT = ("train_accuracy", "validation_accuracy", "fit_mb", "distance")
 _TEXTS = ("stage", "from", "values", "ends", *_EXACT, "outcome", "reason", "identity", "code", "protocol", "search")
 COLUMNS = (
-    "tuning_seed", "number", "stage", "from", "values", "ends", "train_accuracy", "validation_accuracy", "fitted",
-    "fit_round", "fit_mb", "distance", "gradients", "outcome", "reason", "cpu_seconds", "rounds", "identity", "code",
-    "protocol", "search",
+    "tuning_seed", "number", "stage", "from", "again", "values", "ends", "train_accuracy", "validation_accuracy",
+    "fitted", "fit_round", "fit_mb", "distance", "gradients", "outcome", "reason", "cpu_seconds", "rounds", "identity",
+    "code", "protocol", "search",
 )  # fmt: skip
 """The columns of trials.csv after those of the cell. Numbers that decide are texts with all digits; `values` and `ends`
-are JSON by place; `from` is the trial of the base that the trial is."""
+are JSON by place; `from` is the trial of the base that the trial is, `again` the number of the one whose values are
+trained with the second seed."""
 
 REMEDY = "delete it, and search again"
 
@@ -97,7 +99,7 @@ class Unit:
         columns = list(map(str, table.columns))
         values = table.astype(object).where(table.notna(), None).itertuples(index=False)
         self.rows = [dict(zip(columns, row, strict=True)) for row in values]
-        return [_result(row) for row in self.rows]
+        return [result_of(row) for row in self.rows]
 
     @property
     def shared(self) -> list[TrialResult]:
@@ -114,8 +116,8 @@ class Unit:
 
     @property
     def winner(self) -> TrialResult:
-        """The best result of a search that has ended."""
-        return best(self.read(), 1)[0]
+        """The best confirmed result of a search that has ended; the best one where none is confirmed."""
+        return winner_of(self.read())
 
     def advance(self, device: torch.device, progress: Progress) -> bool:
         """Train the next batch of trials, and store it; False if there is none, so that the search has ended.
@@ -136,7 +138,7 @@ class Unit:
             self.rows += self._trained(first, batch, device)
         self._write(PROGRESS)
         self._remove_unfinished()
-        [winner] = best(self.read(), 1)
+        winner = winner_of(self.read())
         progress(f"{self.name}: {batch[0].stage}: {len(batch)} trials; the best of {len(self.rows)} is {words(winner)}")
         return True
 
@@ -154,7 +156,7 @@ class Unit:
         }
 
     def _trained(self, first: int, batch: Sequence[Planned], device: torch.device) -> list[dict[str, Any]]:
-        runs = [with_values(self.base, planned.values) for planned in batch]
+        runs = [self.run(planned) for planned in batch]
         folders = [self.folder / f"trial-{first + k:03d}" for k in range(len(batch))]
         rows = []
         for k, (planned, run, trained) in enumerate(zip(batch, runs, train_batch(runs, folders, device), strict=True)):
@@ -174,6 +176,11 @@ class Unit:
             rows.append({**row, "fitted": int(bool(found["fitted"]))})
         return rows
 
+    def run(self, planned: Planned) -> RunConfig:
+        """The run of a trial."""
+        seed = self.plan.seed if planned.again is None else self.plan.protocol.second_seed(self.plan.seed)
+        return as_trial(with_values(self.base, planned.values), seed)
+
     def _of_planned(self, number: int, planned: Planned) -> dict[str, Any]:
         return {
             **self.address.columns,
@@ -181,6 +188,7 @@ class Unit:
             "number": number,
             "stage": planned.stage,
             "from": "",
+            "again": planned.again,
             "values": json.dumps(planned.values),
             "ends": json.dumps(planned.ends),
             "protocol": self.plan.protocol.identity,
@@ -202,12 +210,18 @@ def _exact(value: Any) -> str | None:
     return None if value is None else repr(float(value))
 
 
+def winner_of(results: Sequence[TrialResult]) -> TrialResult:
+    """The best of the confirmed results; of all as long as none is confirmed."""
+    return (confirmed(results, 1) or best(results, 1))[0]
+
+
 def words(result: TrialResult) -> str:
     """A result in words."""
     if result.train_accuracy is None:
         return f"trial {result.number}, which failed"
     fitted = "" if result.fitted else ", not fitted"
-    scores = f"train {result.train_accuracy:.1f} %, validation {result.validation_accuracy:.1f} %"
+    runs = ", mean of two seeds" if result.confirmed else ""
+    scores = f"train {result.train_accuracy:.1f} %, validation {result.validation_accuracy:.1f} %{runs}"
     return f"trial {result.number} ({scores}{fitted})"
 
 
@@ -226,12 +240,16 @@ def train_batch(
     return [result for one in zip(runs, folders, strict=True) for result in train_batch([one[0]], [one[1]], device)]
 
 
-def _result(row: dict[str, Any]) -> TrialResult:
+def result_of(row: Mapping[Any, Any]) -> TrialResult:
     """A stored row as the plan sees it."""
     ends = {place: (low, high) for place, (low, high) in json.loads(row["ends"]).items()}
-    taken = row["from"]
+    taken, again = row["from"], row["again"]
     planned = Planned(
-        row["stage"], json.loads(row["values"]), ends, None if taken is None else int(taken.rpartition("/")[2])
+        row["stage"],
+        json.loads(row["values"]),
+        ends,
+        None if taken is None else int(taken.rpartition("/")[2]),
+        None if again is None else int(again),
     )
     train, validation, distance = (
         None if row[name] is None else float(row[name])

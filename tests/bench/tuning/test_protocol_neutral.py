@@ -6,8 +6,9 @@ from torch import Tensor
 
 from fedflat.bench.experiments.experiment import Experiment, load_experiment
 from fedflat.bench.training.run_setup import RunSetup
-from fedflat.bench.tuning.protocol.plan import NEUTRAL, Planned, TrialResult
+from fedflat.bench.tuning.protocol.plan import NEUTRAL
 from fedflat.bench.tuning.protocol.reading import SearchedGrid
+from fedflat.bench.tuning.protocol.trial_results import Planned, TrialResult
 from fedflat.bench.tuning.protocol.units import Units
 from fedflat.bench.tuning.trials import value_at, with_values
 
@@ -44,7 +45,8 @@ def test_a_method_at_its_first_point_is_its_base(small: Experiment, units: Units
     values = {place: value_at(base.base, place) for place in base.plan.ranges} | {"training.lr": 0.3}
     ends = dict.fromkeys(values, (0.0, 1.0))
     result = TrialResult(0, Planned("base", values, ends), 100.0, 50.0, fitted=True, distance=1.0)
-    [first, *_] = unit.plan.batch(NEUTRAL, (), [result])
+    again = TrialResult(1, Planned("confirm base", values, ends, again=0), 100.0, 50.0, fitted=True, distance=1.0)
+    [first, *_] = unit.plan.batch(NEUTRAL, (), [result, again])
     own = trained(small, label, first.values)
     expected = trained(small, base.plan.label, values)
     assert torch.equal(own, expected) or torch.allclose(own, expected, rtol=0, atol=1e-6)

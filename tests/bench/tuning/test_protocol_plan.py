@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from fedflat.bench.training.same_cohort import same_cohort
-from fedflat.bench.tuning.protocol.plan import NEUTRAL, OfBase, OfMethod, Plan, Planned, TrialResult, Values, best
+from fedflat.bench.tuning.protocol.plan import NEUTRAL, OfBase, OfMethod, Plan
 from fedflat.bench.tuning.protocol.reading import SearchedGrid
+from fedflat.bench.tuning.protocol.trial_results import Planned, TrialResult, Values, best, confirmed
 from fedflat.bench.tuning.protocol.units import Units
 from fedflat.bench.tuning.trials import with_values
 
@@ -51,15 +52,15 @@ def middle(values: Values) -> float:
     return 50 - abs(values[LR] - 0.2) - abs(float(values.get(RHO) or 0) - 0.1)
 
 
-def test_every_method_has_48_trials_of_which_32_are_its_bases(units: Units) -> None:
+def test_every_method_has_56_trials_of_which_36_are_its_bases(units: Units) -> None:
     for label in units.protocol.labels:
         plan = units.of("main", label, 1000).plan
         if isinstance(plan, OfBase):
-            assert len(searched(plan, middle)) == 48
-            assert len(shared(plan, searched(plan, middle))) == 32
+            assert len(searched(plan, middle)) == 56
+            assert len(shared(plan, searched(plan, middle))) == 36
         else:
             stages = Counter(result.planned.stage for result in of_method(units, label, middle))
-            assert stages == {NEUTRAL: 2, "points": 10, "beyond": 2, "further": 4}, label
+            assert stages == {NEUTRAL: 4, "points": 10, "beyond": 2, "further": 4, "confirm": 4}, label
 
 
 def test_equal_results_give_equal_trials_and_methods_and_seeds_draw_differently(units: Units) -> None:
@@ -130,18 +131,19 @@ def test_draws_around_the_best_stay_near_and_within_the_bound(units: Units) -> N
     stages = units.of("main", "feddyn", 1000).plan.stages
     for stage in ("refine", "own", "further"):
         early = [r for r in results if stages.index(r.planned.stage) < stages.index(stage)]
-        centres = [r.values[LR] for r in best(early, 2)]
+        centres = [r.values[LR] for r in (confirmed(early, 2) or best(early, 2))]
         for k, drawn in enumerate([r for r in results if r.planned.stage == stage]):
             assert centres[k % 2] / step * 0.99 <= drawn.values[LR] <= centres[k % 2] * step * 1.01
 
 
 def test_a_method_tries_its_points_with_the_best_two_of_its_base(units: Units) -> None:
     results = of_method(units, "fedsam", middle)
-    neutral, points, beyond, _ = (
+    neutral, points, beyond, *_ = (
         [r for r in results if r.planned.stage == stage] for stage in units.of("main", "fedsam", 1000).plan.stages
     )
-    assert [r.planned.taken for r in neutral] != [None, None]
-    assert [r.values[RHO] for r in neutral] == [0, 0]
+    assert None not in [r.planned.taken for r in neutral]
+    assert [r.planned.again for r in neutral] == [None, None, 0, 1]
+    assert [r.values[RHO] for r in neutral] == [0] * 4
     assert [r.values[RHO] for r in points] == [0.02, 0.05, 0.1, 0.2, 0.4] * 2
     for k, one in enumerate(points):
         assert {**one.values, RHO: 0} == neutral[k // 5].values, "all else is the base's"
@@ -174,14 +176,14 @@ def test_points_without_a_scale_are_refined_with_the_values_of_the_base(units: U
 
     results = of_method(units, "fedavg+swa", score)
     assert [r.values[swa] for r in results[:2]] == [None, None]
-    for one in (r for r in results if r.planned.stage in ("beyond", "further")):
+    for one in (r for r in results if r.planned.stage in ("beyond", "further", "confirm")):
         assert one.values[swa] == {"cycle": 20, "lr_end": 0.01}
 
 
 def test_thresholds_of_fedgf_are_multiples_of_the_distance_as_numbers(units: Units) -> None:
     place = "hyperparameters.T_D"
     results = of_method(units, "fedgf", middle, distance=0.123456)
-    assert {r.values[place] for r in results if r.planned.stage != "further"} == {"inf"}
+    assert {r.values[place] for r in results if r.planned.stage not in ("further", "confirm")} == {"inf"}
     further = [r for r in results if r.planned.stage == "further"]
     assert [r.values[place] for r in further] == [0.06173, 0.1235, 0.2469, 0.1235]
     assert [r.values["hyperparameters.rho_g"] for r in further] == [0.1, 0.1, 0.1, 0.3]
@@ -207,7 +209,42 @@ def test_a_base_of_which_nothing_is_fitted_still_has_a_best_two(units: Units) ->
         TrialResult(k, planned, None if k == 5 else float(k), 10.0, fitted=False, distance=1.0)
         for k, planned in enumerate(base.batch("base", (), ()))
     ]
-    assert [planned.taken for planned in method.batch(NEUTRAL, (), results)] == [15, 14]
+    again = base.batch("confirm base", results, ())
+    assert [planned.again for planned in again] == [15, 14, 13, 12]
+    results += [
+        TrialResult(16 + k, planned, 50.0 + k, 10.0, fitted=False, distance=1.0) for k, planned in enumerate(again)
+    ]
+    neutral = method.batch(NEUTRAL, (), results)
+    assert [planned.taken for planned in neutral] == [12, 13, 19, 18], "by the mean of both runs"
+    assert [planned.again for planned in neutral] == [None, None, 0, 1]
+
+
+def test_a_trial_that_fails_with_the_second_seed_does_not_win(units: Units) -> None:
+    """Rates at the edge of stability: the best trials of one seed are not fitted with the other."""
+    plan = units.of("main", "fedavg", 1000).plan
+    results: list[TrialResult] = []
+    while (batch := plan.next_batch(results)) is not None:
+        for planned in batch:
+            is_again = planned.again is not None
+            dies = is_again and planned.values[LR] > 0.5
+            score = 10.0 if dies else 50.0 - abs(planned.values[LR] - 0.52) + is_again
+            results.append(TrialResult(len(results), planned, 10.0 if dies else 100.0, score, not dies, 1.0))
+    [lucky], [won] = best([r for r in results if r.planned.again is None], 1), confirmed(results, 1)
+    assert lucky.values[LR] > 0.5 >= won.values[LR]
+    assert (won.fitted, won.validation_accuracy) == (True, pytest.approx(50.5 - (0.52 - won.values[LR])))
+    early = confirmed([r for r in results if r.planned.stage in plan.shared], 2)
+    drawn = [r.values[LR] for r in results if r.planned.stage == "own"]
+    assert max(drawn) <= 1.43 * max(r.values[LR] for r in early), "around the best two of the confirmed trials"
+    again = [r.planned.again for r in results if r.planned.again is not None]
+    assert len(set(again)) == len(again) == 8, "no trial is confirmed twice"
+
+
+def test_one_failed_run_of_two_is_a_failed_trial() -> None:
+    first = TrialResult(0, Planned("base", {}, {}), 100.0, 80.0, fitted=True, distance=1.0)
+    second = TrialResult(1, Planned("confirm", {}, {}, again=0), None, None, fitted=False, distance=None)
+    [found] = confirmed([first, second], 5)
+    assert (found.fitted, found.train_accuracy, found.validation_accuracy) == (False, None, None)
+    assert found.rank[:2] == (False, -1.0)
 
 
 @pytest.mark.parametrize("label", ["fedasam", "fedgf", "fedtoga", "fedscam", "fedavg+swa"])

@@ -31,7 +31,7 @@ def grid() -> SearchedGrid:
 
 def test_every_method_has_as_many_trials_and_every_pair_is_a_method_and_its_base(grid: SearchedGrid) -> None:
     protocol = grid.protocol
-    assert protocol.trials.all == 48
+    assert protocol.trials.all == 56
     assert len(protocol.all_pairs) == 17
     assert {variant for variant, _ in protocol.all_pairs} == set(protocol.methods)
     trained = [seed for tuning in protocol.tuning_seeds for seed in protocol.training_seeds(tuning)]

@@ -89,10 +89,10 @@ def without_test(build):
 
 def test_a_search_stores_all_its_trials_and_never_reads_the_test(searched: Path) -> None:
     found = tables(searched)
-    assert {method: len(table) for method, table in found.items()} == {"fedavg": 12, "fedgf": 8, "fedsam": 8}
+    assert {method: len(table) for method, table in found.items()} == {"fedavg": 16, "fedgf": 12, "fedsam": 12}
     for method, table in found.items():
         taken = table["from"].notna()
-        assert taken.sum() == (0 if method == "fedavg" else 2)
+        assert taken.sum() == (0 if method == "fedavg" else 4)
         assert table["identity"].is_unique
         assert (table["rounds"] == "4").all()
     assert not list((searched / "results").rglob("*.partial-*")), "what trials leave is removed"
@@ -180,7 +180,7 @@ def test_processes_share_the_work(searched: Path, tmp_path: Path, monkeypatch: p
         child.join()
     assert [child.exitcode for child in children] == [0, 0]
     lines = [line for name in ("a", "b") for line in (tmp_path / name).read_text().splitlines()]
-    assert len(lines) == len(set(lines)) == 5 + 4 + 4, "a line for each batch"
+    assert len(lines) == len(set(lines)) == 7 + 5 + 5, "a line for each batch"
     for method, table in tables(searched).items():
         pd.testing.assert_frame_equal(tables(tmp_path)[method], table)
 
@@ -232,7 +232,7 @@ def test_winners_become_experiments_with_runs_of_their_own_seeds(searched: Path,
     assert [run.seed for run in cell.runs] == [0, 1]
     assert as_trial(cell.runs[0], 1000).identity == with_values(unit.base, unit.winner.values).identity
     assert experiment.tuned is not None
-    assert (experiment.tuned.seed, experiment.tuned.trials, experiment.tuned.validation) == (1000, 12, "own")
+    assert (experiment.tuned.seed, experiment.tuned.trials, experiment.tuned.validation) == (1000, 16, "own")
     assert experiment.tuned.protocol == queue.protocol.identity
     assert list(experiment.methods) == ["fedavg", "fedsam", "fedgf"]
     metrics = RunDirectory(paths.run(cell.runs[1])).metrics()
