@@ -56,7 +56,7 @@ def test_with_two_tuning_seeds_the_page_has_numbers_and_no_verdict(searched: str
     assert "| FedSAM − FedAvg | 2 |" in text["primary"]
     assert [name for name in text if "**" in text[name]] == []
     assert "no rate of wrong verdicts" in text["against_itself"]
-    assert "4 searches have ended, with 36 trials" in text["search"]
+    assert "4 searches have ended, with 48 trials" in text["search"]
     assert parts["primary"].figures
 
 

@@ -46,7 +46,7 @@ def runs(
                 "experiment": f"flat1d_t{seed}",
                 "seed": 2 * k + which,
                 "variant": "tuned",
-                "trials": 36,
+                "trials": 56,
                 "tuning": json.dumps(tuning),
                 "identity": f"{method} {after} {2 * k + which}",
                 "train_accuracy": (train or {}).get(method, 100.0),
@@ -74,4 +74,6 @@ def trials() -> pd.DataFrame:
     ]
     columns = ["method", "number", "values", "train_accuracy", "validation_accuracy", "fitted", "outcome"]
     table = pd.DataFrame(rows, columns=columns).assign(**place, tuning_seed=1000, ends=ends)
-    return table.assign(fit_mb=None, distance=None, gradients=10.0, cpu_seconds=36.0)
+    return table.assign(
+        **{"from": None}, stage="base", again=None, fit_mb=None, distance=None, gradients=10.0, cpu_seconds=36.0
+    )
