@@ -3,6 +3,7 @@
 import importlib
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,11 +15,18 @@ from fedflat.bench.data.dataset import Dataset, Samples, Subset
 from fedflat.bench.data.origin import File, Origin
 from fedflat.bench.data.sources.base import Facts, Published
 from fedflat.bench.data.sources.cifar_sheets import PACKAGE, sheets
+from fedflat.bench.data.sources.fixed_draw import divided
 from fedflat.bench.input.errors import UserError
 
 HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 LICENCE = "none stated; cite Krizhevsky 2009"
 SHAPE = (3, 32, 32)
+
+JUDGING = 5000
+"""Images for validation, with a draw of training images."""
+
+MOST_IMAGES = 45_000
+"""The largest draw of training images: the others are for validation."""
 
 Normalisation = Literal["fl_simulator", "official_fedgf", "caldarola", "measured"]
 Constants = tuple[tuple[float, float, float], tuple[float, float, float]]
@@ -36,10 +44,38 @@ class Cifar(Published):
     group_key: ClassVar[bytes | None] = None
 
     normalisation: Normalisation = Field(default="fl_simulator", description="mean and deviation, by released code")
+    images: int | None = Field(
+        default=None,
+        ge=100,
+        le=MOST_IMAGES,
+        multiple_of=100,
+        examples=[2000],
+        description=f"training images, equally many of each class: a fixed draw; {JUDGING:,} of the others are for "
+        "validation; null: all, and no validation",
+    )
+
+    @property
+    def label(self) -> str:
+        """For example cifar10, or cifar10-2000."""
+        return self.name if self.images is None else f"{self.name}-{self.images}"
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether some images are for validation only."""
+        return self.images is not None
+
+    def decoded_as(self, root: Path) -> str:
+        """All draws share the decoded images."""
+        return self.name
 
     def load(self, root: Path) -> Dataset:
         """Pixels 0..255, normalised by the constants that `normalisation` names."""
-        return self.dataset(self.samples("train", root), self.samples("test", root))
+        train, test = self.samples("train", root), self.samples("test", root)
+        return self.dataset(train, test) if self.images is None else self._drawn(self.dataset(train, test), self.images)
+
+    def _drawn(self, data: Dataset, images: int) -> Dataset:
+        trained, judging, _ = divided(data.train.labels, images, "cifar images", JUDGING)
+        return replace(data, train=data.train[trained], validation=data.train[judging])
 
     def dataset(self, train: Cached, test: Cached) -> Dataset:
         """Both subsets as a data set, with the same normalisation."""

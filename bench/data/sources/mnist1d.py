@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from fedflat.bench.data.cache import Cached, cached
 from fedflat.bench.data.dataset import Dataset, Labels, Samples, Subset
 from fedflat.bench.data.sources.base import Facts, Source, cache_place
+from fedflat.bench.data.sources.fixed_draw import divided
 from fedflat.bench.input.bounds import Seed
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
@@ -97,7 +98,7 @@ class Mnist1D(Source):
         generated = self._part("train", root)
         train, test, validation = generated.samples, self._part("test", root).samples, None
         if self.signals is not None:
-            trained, judging, further = divided(train.labels, self.signals)
+            trained, judging, further = divided(train.labels, self.signals, "mnist1d signals")
             validation, test = train[judging], _joined(train[further], test)
             train = train[trained]
         true_labels = None
@@ -120,27 +121,6 @@ class Mnist1D(Source):
         if found != self.content:
             raise UserError(f"mnist1d: the installed package generates other signals ({found}, not {self.content})")
         return parts
-
-
-def divided(labels: Labels, signals: int) -> tuple[Labels, Labels, Labels]:
-    """The sorted positions of `signals` labels that are trained, of those for validation, and of those for the test.
-
-    Equally many of each class are trained. Validation gets half of the others, class by class as far as possible.
-    """
-    trained, judging, further = list[Labels](), list[Labels](), list[Labels]()
-    classes = np.unique(labels)
-    others, judged = 0, 0
-    for label in classes:
-        drawn = numpy_stream(0, "mnist1d signals", int(label)).permutation(np.flatnonzero(labels == label))
-        own, rest = np.split(drawn, [signals // len(classes)])
-        others += len(rest)
-        count = others // 2 - judged  # of all classes so far, half
-        judged += count
-        trained.append(own)
-        judging.append(rest[:count])
-        further.append(rest[count:])
-    first, second, third = (np.sort(np.concatenate(parts)) for parts in (trained, judging, further))
-    return first, second, third
 
 
 def with_noise(labels: Labels, noise: float, seed: int, classes: int) -> Labels:

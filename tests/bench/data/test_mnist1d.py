@@ -51,9 +51,12 @@ def test_networks_for_signals():
         assert sum(p.numel() for p in model.parameters()) == parameters
         assert model(torch.zeros(2, 40)).shape == (2, 10)
     assert build_model(parse_model("mlp"), (3, 4, 4), 5, 0)(torch.zeros(2, 3, 4, 4)).shape == (2, 5)
+    of_images = build_model(parse_model("cnn2d"), (3, 32, 32), 10, 0)
+    assert sum(p.numel() for p in of_images.parameters()) == 49_050
+    assert of_images(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
     with pytest.raises(UserError, match=r"model cnn1d needs signals of at least 3 values.* shape \(1, 8, 8\)"):
         build_model(parse_model("cnn1d"), (1, 8, 8), 10, 0)
-    for name in ("lenet", "cnn_gn", "cnn_emnist", "resnet18_gn"):
+    for name in ("lenet", "cnn_gn", "cnn_emnist", "resnet18_gn", "cnn2d"):
         with pytest.raises(UserError, match=rf"model {name} needs images, .* not inputs of the shape \(1, 40\)"):
             build_model(parse_model(name), (1, 40), 10, 0)
 
