@@ -39,6 +39,15 @@ def test_every_method_has_as_many_trials_and_every_pair_is_a_method_and_its_base
     assert [protocol.after(seed) for seed in protocol.tuning_seeds] == [1001, 1002, 1003, 1004, 1005, 1000]
 
 
+def test_the_protocol_on_images_compares_the_same_pairs(grid: SearchedGrid) -> None:
+    images = SearchedGrid.read("flat_cifar").protocol
+    assert images.trials.all == 22
+    assert set(images.all_pairs) < set(grid.protocol.pairs["ten"])
+    assert len(images.all_pairs) == len(images.methods) == 9
+    for label, swept in images.methods.items():
+        assert (swept.value, swept.base, swept.values[0]) == (grid.protocol.methods[label].value, swept.base, 0)
+
+
 def test_what_is_in_the_hash_changes_trials_and_what_is_not_changes_none(grid: SearchedGrid) -> None:
     for path, value in (("trials/base", 17), ("ranges/lr/high", 1.5), ("fitted/least", 98.0), ("refine/share", 0.2)):
         assert Protocol.parse(changed(path, value)).identity != grid.protocol.identity, path
