@@ -47,7 +47,7 @@ _MODULES = {
 }
 
 
-_PUBLIC = ("analyses", "analysis", "datasets", "methods", "models")
+_PUBLIC = ("analyses", "analysis", "datasets", "evaluation", "methods", "models")
 """Modules with what a user's file imports; `analysis` was the name of a function, see there."""
 
 

@@ -7,7 +7,8 @@ from fedflat.analysis.analyses import ANALYSES
 from fedflat.bench.engine.federation import MEASURED
 from fedflat.bench.input.errors import unknown
 from fedflat.bench.methods.compose import SLOTS
-from fedflat.bench.metrics import METRICS
+from fedflat.bench.metrics import METRICS, known_metrics
+from fedflat.bench.metrics.base import Metric
 from fedflat.bench.metrics.columns import SUBSETS, metric_column
 from fedflat.bench.metrics.quantity import Quantity
 
@@ -36,10 +37,10 @@ class Shown(Quantity):
     in_each_round: bool = False
 
 
-def _of_metrics() -> Iterator[tuple[str, Shown]]:
+def _of_metrics(metrics: Mapping[str, type[Metric]]) -> Iterator[tuple[str, Shown]]:
     """The columns of metrics, and what is derived from those on test samples."""
     for subset in _SHOWN:
-        for name, metric in METRICS.items():
+        for name, metric in metrics.items():
             parts = _OF_PARTS if subset == "test" and metric.label_maps else ()
             for column in (f"{subset}_{name}", *(f"{subset}_{name}_{part}" for part in parts)):
                 if (found := metric_column(column)) is not None:
@@ -78,18 +79,27 @@ def _of_analyses() -> Iterator[tuple[str, Shown]]:
 
 
 QUANTITIES: Mapping[str, Shown] = {
-    **dict(_of_metrics()),
+    **dict(_of_metrics(METRICS)),
     **dict(_of_rounds()),
     **dict(_of_analyses()),
 }
-"""By name."""
+"""Those of FedFlat by name."""
 
-ROUND_COLUMNS = tuple(name for name, one in QUANTITIES.items() if one.file == METRICS_FILE and not one.column)
-"""Those that are columns of metrics.csv, of which a run has some."""
+
+def known_quantities() -> Mapping[str, Shown]:
+    """Those of FedFlat, and of the metrics of users, by name."""
+    of_users = {name: kind for name, kind in known_metrics().items() if name not in METRICS}
+    return {**QUANTITIES, **dict(_of_metrics(of_users))}
+
+
+def round_columns() -> tuple[str, ...]:
+    """The quantities that are columns of metrics.csv, of which a run has some."""
+    return tuple(name for name, one in known_quantities().items() if one.file == METRICS_FILE and not one.column)
 
 
 def quantity(name: str) -> Shown:
     """A quantity by its name; a `UserError` suggests the nearest."""
-    if name not in QUANTITIES:
-        raise unknown("metric", name, QUANTITIES)
-    return QUANTITIES[name]
+    known = QUANTITIES if name in QUANTITIES else known_quantities()
+    if name not in known:
+        raise unknown("metric", name, known)
+    return known[name]

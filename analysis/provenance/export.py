@@ -236,9 +236,12 @@ def _user_files(requested: RequestedExperiment) -> Iterator[Path]:
 
 def _named_files(section: Mapping[str, Any]) -> Iterator[Path]:
     for key, value in section.items():
-        if isinstance(value, Mapping):
-            yield from _named_files(value)
-        elif key == "file" and value is not None and section.get("module") is None:
+        for inner in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(inner, Mapping):
+                yield from _named_files(inner)
+        if isinstance(value, Mapping | list | tuple):
+            continue
+        if key == "file" and value is not None and section.get("module") is None:
             yield Path(value)
 
 

@@ -1,4 +1,4 @@
-"""A function in a user-defined Python file, which a configuration names: a model, or a data set."""
+"""A function in a user-defined Python file, which a configuration names: a model, a data set, or a metric."""
 
 from collections.abc import Callable, Mapping
 from importlib.util import decode_source
@@ -86,6 +86,10 @@ class UserFunction(NamedCode, Frozen):
 
         Every mistake in the file is reported as a `UserError` of one line, also one that shows only in `then`.
         """
+        return self.named(lambda function: then(function(*arguments)))
+
+    def named(self, then: Callable[[Any], T]) -> T:
+        """What `then` makes of the function itself; errors as those of `call`."""
         assert self.file is not None  # validated
         kind, source = self.kind_of_file(), self.source()
         with checked_imports(from_current_folder=True):
@@ -94,7 +98,7 @@ class UserFunction(NamedCode, Frozen):
                 refuse_own_imports(self.file, source, kind)
             function = self._function(vars(module), source)
             try:
-                return then(function(*arguments))
+                return then(function)
             except (Exception, SystemExit) as error:
                 raise failure(self.file, kind, error) from None
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from fedflat.bench.code.named_code import CodeFile, NamedCode
+from fedflat.bench.code.named_code import CodeFile, NamedCode, parse_reference
 from fedflat.bench.data.augmentation import AUGMENTATIONS, Augmentations, Mixup
 from fedflat.bench.data.partitions import AnyPartition
 from fedflat.bench.data.sources import AnySource, parse_source
@@ -27,6 +27,8 @@ from fedflat.bench.input.frozen import Frozen, collected
 from fedflat.bench.input.registry import OneOf
 from fedflat.bench.methods.compose import losses
 from fedflat.bench.metrics import metrics_of
+from fedflat.bench.metrics.base import Metric
+from fedflat.bench.metrics.user_metric import NOUN, UserMetric
 from fedflat.bench.models import MODELS, AnyModel
 from fedflat.bench.numerics.precision import Precision
 
@@ -44,6 +46,7 @@ USER_FILES: Mapping[str, Any] = {
     "model": {"file": True, "module": True, "weights": {"file": True}},
     "partition": {"file": True, "order": {"file": True}},
     "participation": {"file": True, "availability": {"file": True}},
+    "evaluation": {"metrics": {"__all__": {"file": True, "module": True}}},
 }
 """Fields of a `RunConfig` with the paths of user-defined files. The hash of a file's content is a separate field; a
 folder of images is read when a run starts."""
@@ -211,11 +214,11 @@ class Evaluation(Frozen):
         description="share of its training images that each client holds out: the run is evaluated on them instead of "
         "the test images; or own, those that the data set has for validation; null: none",
     )
-    metrics: tuple[str, ...] | None = Field(
+    metrics: tuple[str | UserMetric, ...] | None = Field(
         default=None,
         examples=[["macro_f1", "worst_client"]],
-        description="metrics that are evaluated in addition to accuracy and loss (and mean IoU for segmentation); "
-        "null: none",
+        description="metrics that are evaluated in addition to accuracy and loss (and mean IoU for segmentation): "
+        "names, or your own, such as mine.py:tenth; null: none",
     )
     training_images: Annotated[Images | None, ALL_IS_MOST] = Field(
         default=None,
@@ -243,6 +246,26 @@ class Evaluation(Frozen):
         allowed = f"a share between 0 and 1, such as 0.2; {OWN}; or null"
         raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
 
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _referenced(cls, given: Any, info: ValidationInfo) -> Any:
+        """Each with the fields of a user's metric instead of its short form."""
+        if given is None:
+            return None
+        is_list = isinstance(given, list | tuple)
+        if not is_list or not all(isinstance(one, str | Mapping | UserMetric) for one in given):
+            allowed = "a list of names and of your own, such as [macro_f1, mine.py:tenth]; null: none"
+            raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
+        try:
+            metrics = [_user_metric(one) for one in given]
+        except UserError as error:
+            raise collected(error, info) from None
+        functions = [one.function for one in metrics if isinstance(one, UserMetric)]
+        if twice := sorted({name for name in functions if functions.count(name) > 1}):
+            text = f"{info.field_name} has several '{twice[0]}' (allowed: each name once)"
+            raise collected(UserError(text), info)
+        return metrics
+
     @field_validator("also", "local_models", mode="before")
     @classmethod
     def _rounds(cls, given: Any, info: ValidationInfo) -> Any:
@@ -254,6 +277,16 @@ class Evaluation(Frozen):
             allowed = f"a list of rounds from 1, such as [10, 30]{', or last' if has_last else ''}; null: none"
             raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
         return tuple(sorted(set(given)))
+
+    @property
+    def user_metrics(self) -> list[UserMetric]:
+        """Those metrics that a user's file defines."""
+        return [one for one in self.metrics or () if isinstance(one, UserMetric)]
+
+    def judged_by(self, *, label_maps: bool) -> Sequence[Metric]:
+        """The metrics of each evaluation on labels of pixels (`label_maps`) or images; errors as of `metrics_of`."""
+        given = (one.kind if isinstance(one, UserMetric) else one for one in self.metrics or ())
+        return metrics_of(given, label_maps=label_maps)
 
     def count(self, training_images: int) -> int:
         """How many of this number of training images are evaluated."""
@@ -308,6 +341,20 @@ class Evaluation(Frozen):
         return [rounds] if self.local_models == "last" else list(self.local_models)
 
 
+def referenced_metric(given: Any) -> Any:
+    """A metric with the fields of a user's one instead of its short form."""
+    return parse_reference(given, NOUN) if isinstance(given, str) and ":" in given else given
+
+
+def _user_metric(given: Any) -> Any:
+    """A name, or a user's metric; executing its file makes its words known."""
+    given = referenced_metric(given)
+    metric = UserMetric.parse(given) if isinstance(given, Mapping) else given
+    if isinstance(metric, UserMetric):
+        metric.kind  # noqa: B018 - raises if it is no metric
+    return metric
+
+
 class RunConfig(Frozen):
     """Everything that determines a run's numbers."""
 
@@ -357,7 +404,7 @@ class RunConfig(Frozen):
                 "(allowed: null, or a partition without shared images)"
             )
         self._check_label_maps()
-        metrics_of(self.evaluation.metrics or (), label_maps=self.dataset.label_maps)
+        self.evaluation.judged_by(label_maps=self.dataset.label_maps)
         method = self.method.built
         has_schedule = self.training.server_lr_schedule is not None
         method.check_server_lr(self.training.server_lr, has_schedule=has_schedule)
@@ -418,10 +465,11 @@ class RunConfig(Frozen):
 
     @property
     def code_files(self) -> dict[str, CodeFile]:
-        """The user-defined Python files by the section that names them, in the order of `CODE`."""
-        named = {section: getattr(self, section) for section in CODE}
-        files = {section: value.code_file for section, value in named.items() if isinstance(value, NamedCode)}
-        return {section: file for section, file in files.items() if file is not None}
+        """The user-defined Python files by the names of a run's copies, without ending, in the order of `CODE`."""
+        sections = {section: getattr(self, section) for section in CODE if section != METRICS}
+        named = {**{one.copy: one for one in self.evaluation.user_metrics}, **sections}
+        files = {copy: value.code_file for copy, value in named.items() if isinstance(value, NamedCode)}
+        return {copy: file for copy, file in files.items() if file is not None}
 
     @property
     def has_own_files(self) -> bool:
@@ -490,7 +538,10 @@ def _classes(field: FieldInfo) -> Iterator[type[Any]]:
             yield from mark.models
 
 
-CODE: Mapping[str, type[NamedCode]] = {
+METRICS = "evaluation.metrics"
+"""The only list whose entries may name Python code."""
+
+CODE: Mapping[str, type[NamedCode]] = {METRICS: UserMetric} | {
     section: cls
     for section, field in RunConfig.model_fields.items()
     for cls in _classes(field)

@@ -28,7 +28,6 @@ from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.experiments.run_config import AMOUNTS, OWN, VALIDATION, RunConfig, not_in_keys
 from fedflat.bench.input.content import ShortHash
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.metrics import metrics_of
 from fedflat.bench.metrics.base import Metric
 from fedflat.bench.metrics.evaluation import evaluate_parts, names
 from fedflat.bench.metrics.of_clients import label_shares
@@ -200,7 +199,7 @@ class RunSetup:
     @functools.cached_property
     def metrics(self) -> Sequence[Metric]:
         """The metrics of each evaluation."""
-        return metrics_of(self.config.evaluation.metrics or (), label_maps=self.dataset.has_label_maps)
+        return self.config.evaluation.judged_by(label_maps=self.dataset.has_label_maps)
 
     @functools.cached_property
     def _shares(self) -> NDArray[np.float64]:

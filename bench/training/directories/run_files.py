@@ -72,7 +72,7 @@ def check_models(run: RunDirectory) -> None:
 def _copies_of_code(run: RunDirectory) -> list[Path]:
     """The copies of user-defined code that the run must have."""
     try:
-        return [run.path / copy_name(section) for section in code_sections(read_checked_json(run.path / CONFIG, ""))]
+        return [run.path / copy_name(name) for name in code_sections(read_checked_json(run.path / CONFIG, ""))]
     except UserError:  # reported when the configuration is read
         return []
 
@@ -88,7 +88,7 @@ def _read_models(run: RunDirectory, file: Path) -> None:
 
 def _read_code(run: RunDirectory, file: Path) -> None:
     """A `DamagedFileError` if a copy of user-defined code has another hash than the configuration states."""
-    own = read_checked_json(run.path / CONFIG, run.remedy)[file.stem]
+    own = code_sections(read_checked_json(run.path / CONFIG, run.remedy))[file.stem]
     with damage_in_one_line(file, run.remedy):
         if short_hash(file.read_bytes()) != own["code"]:
             raise ValueError(f"its hash differs from the one in {CONFIG}")

@@ -1,0 +1,8 @@
+"""What a file with a metric imports, and may rely on: base classes, and the mark of a function (`fedflat.metrics` is the
+function that reads runs)."""
+
+from fedflat.bench.metrics.base import Metric, OfConfusion, OfSamples
+from fedflat.bench.metrics.of_clients import OfClients
+from fedflat.bench.metrics.user_metric import metric
+
+__all__ = ["Metric", "OfClients", "OfConfusion", "OfSamples", "metric"]
