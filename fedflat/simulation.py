@@ -175,7 +175,7 @@ def simulate(
       machine, measured once, if the simulation is long enough to gain by a measurement, else `loop`.
     - `progress`: whether a progress bar is shown. None: on a terminal and in a notebook only.
     - `on_round`: called after each round with its row of the history, as a dictionary; for loggers, such as
-      `fedflat.tensorboard("logs/fedsam")`.
+      `fedflat.tensorboard("logs/fedsam")`. If it returns True, the simulation ends with this round.
     - `keep_every_round`: whether the result's `global_params` and `global_buffers` are those after each round, which
       all stay in memory and give `result.model_after(round)`, or only those after the last one.
 
@@ -245,8 +245,9 @@ def simulate(
                     bar.set_postfix_str(f"test accuracy {row['test_accuracy']:.1f} %", refresh=False)
                 rows.append(row)
                 bar.update()
-                if on_round is not None:
-                    on_round(dict(row))
+                wish = None if on_round is None else on_round(dict(row))
+                if isinstance(wish, bool | np.bool_) and wish:
+                    break
         final = objective.load(kept[-1][0].clone()).eval()
     history = pd.DataFrame(rows)
     if tested:  # also if the first rounds diverged, or none was evaluated
