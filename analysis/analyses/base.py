@@ -45,7 +45,7 @@ class Analysis(Frozen):
     """Whether it also analyses runs that diverged; if not, they have no rows."""
 
     of_stopped: ClassVar[bool] = False
-    """Whether it also analyses runs that stopped at a target accuracy; if not, they have no rows."""
+    """Whether it also analyses runs that stopped early; if not, they have no rows."""
 
     of_label_maps: ClassVar[bool | None] = None
     """Whether it analyses runs of segmentation, whose pixels have labels, and not the images: True: only these; False:

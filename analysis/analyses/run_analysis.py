@@ -81,7 +81,7 @@ def run_analysis(
     """Analyse the runs of a folder (see `find_runs`) into one file, which is replaced.
 
     Its columns are: those that name a run, the columns of the analysis, `definition`, and `PROVENANCE_COLUMNS`. A run
-    that diverged, or stopped at a target accuracy, has no rows, unless the analysis uses such runs. `compare_with`:
+    that diverged, or stopped early, has no rows, unless the analysis uses such runs. `compare_with`:
     folders with the runs of other methods or partitions.
     """
     tables, partial_results = list[pd.DataFrame](), list[Path]()
@@ -163,7 +163,7 @@ def _unusable(analysis: Analysis, runs: Sequence[AnalysedRun]) -> str | None:
     """Why one of these runs has no model for the analysis; None if all have one."""
     for run in runs:
         if run.directory.stopped and not analysis.of_stopped:
-            return f"'{run.directory.path}' stopped at its target accuracy"
+            return f"'{run.directory.path}' stopped early"
         if analysis.of_diverged:
             continue
         if run.directory.diverged:

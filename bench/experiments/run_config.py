@@ -20,13 +20,15 @@ from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.engine.work import AnyWork
 from fedflat.bench.experiments.sections.method_choice import MethodConfig
+from fedflat.bench.experiments.sections.stop import Stop
 from fedflat.bench.input.bounds import ALL_IS_MOST, Count, Images, Seed
 from fedflat.bench.input.content import short_hash
-from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.field_words import described
 from fedflat.bench.input.frozen import Frozen, collected
 from fedflat.bench.input.registry import OneOf
 from fedflat.bench.methods.compose import losses
-from fedflat.bench.metrics import metrics_of
+from fedflat.bench.metrics import known_metrics, metrics_of
 from fedflat.bench.metrics.base import Metric
 from fedflat.bench.metrics.user_metric import NOUN, UserMetric
 from fedflat.bench.models import MODELS, AnyModel
@@ -81,10 +83,6 @@ def score_column(columns: Container[str], prefix: str = "") -> str:
     """The column with the score of a model, among those that begin with `prefix`: the mean IoU if there is one, else
     the accuracy."""
     return f"{prefix}miou" if f"{prefix}miou" in columns else f"{prefix}accuracy"
-
-
-ROUNDING = 1e-9
-"""By how many points a score may be below a target, in percent, and still reach it."""
 
 
 AMOUNTS = ("local_epochs", "local_steps")
@@ -200,13 +198,12 @@ class Evaluation(Frozen):
     also: tuple[Count, ...] | None = Field(
         default=None, examples=[[10, 30]], description="further rounds that are evaluated; null: none"
     )
-    until: float | None = Field(
+    until: float | Stop | None = Field(
         default=None,
-        gt=0,
-        le=100,
         examples=[80],
         description="test accuracy, or mean IoU for segmentation, in percent at which a run stops, at the first "
-        "evaluation that reaches it; null: none, all rounds are trained",
+        "evaluation that reaches it; or a rule with another metric or patience, such as {metric: loss, patience: 10}; "
+        "null: none, all rounds are trained",
     )
     validation: Annotated[float, Field(gt=0, lt=1)] | Literal["own"] | None = Field(
         default=None,
@@ -245,6 +242,19 @@ class Evaluation(Frozen):
             return given
         allowed = f"a share between 0 and 1, such as 0.2; {OWN}; or null"
         raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
+
+    @field_validator("until", mode="before")
+    @classmethod
+    def _rule(cls, given: Any, info: ValidationInfo) -> Any:
+        if isinstance(given, int | float) and not isinstance(given, bool) and not 0 < given <= 100:
+            raise collected(UserError(f"{info.field_name} = {given} (allowed: above 0, at most 100)"), info)
+        if isinstance(given, str):
+            what = described(cls.model_fields["until"], given)
+            raise collected(UserError(f"{info.field_name} = {given!r}: Input should be a number{what}"), info)
+        try:
+            return Stop.parse(given) if isinstance(given, Mapping) else given
+        except UserError as error:
+            raise collected(error, info) from None
 
     @field_validator("metrics", mode="before")
     @classmethod
@@ -324,9 +334,10 @@ class Evaluation(Frozen):
                 f"are evaluated on {judged} (allowed here: null)"
             )
 
-    def stops_at(self, score: float) -> bool:
-        """Whether a run stops at an evaluation with this accuracy or mean IoU, in percent."""
-        return self.until is not None and score >= self.until - ROUNDING
+    @property
+    def stop(self) -> Stop | None:
+        """When a run ends before its last round; None: never."""
+        return Stop(value=self.until) if isinstance(self.until, float) else self.until
 
     def snapshots(self, rounds: int) -> list[int]:
         """The rounds after which the state is saved."""
@@ -404,7 +415,13 @@ class RunConfig(Frozen):
                 "(allowed: null, or a partition without shared images)"
             )
         self._check_label_maps()
-        self.evaluation.judged_by(label_maps=self.dataset.label_maps)
+        judged = {one.name: one.better for one in self.evaluation.judged_by(label_maps=self.dataset.label_maps)}
+        if self.evaluation.stop is not None:
+            metric = self.evaluation.stop.metric or self.dataset.score
+            if metric not in judged:
+                raise unknown("metric of evaluation.until (further ones: evaluation.metrics)", metric, judged)
+            if judged[metric] == "none":
+                raise UserError(f"evaluation.until: neither higher nor lower values of {metric} are better")
         method = self.method.built
         has_schedule = self.training.server_lr_schedule is not None
         method.check_server_lr(self.training.server_lr, has_schedule=has_schedule)
@@ -447,6 +464,15 @@ class RunConfig(Frozen):
     def score(self) -> str:
         """The column of metrics.csv by which models are judged, such as test_accuracy, or test_miou for label maps."""
         return f"{self.evaluation.subset}_{self.dataset.score}"
+
+    def ends_after(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether `evaluation.until` ends the run after the last of these rows of metrics.csv."""
+        if (stop := self.evaluation.stop) is None:
+            return False
+        metric = stop.metric or self.dataset.score
+        column, better = f"{self.evaluation.subset}_{metric}", known_metrics()[metric].better
+        is_evaluated = bool(rows) and column in rows[-1]
+        return is_evaluated and stop.is_reached([row[column] for row in rows if column in row], better)
 
     @cached_property
     def evaluated_rounds(self) -> set[int]:

@@ -196,7 +196,7 @@ class TrainingRun:
         if state.round in config.evaluated_rounds and not row["diverged"]:
             self._evaluate(row)
         if config.evaluation.until is not None:
-            reached = not row["diverged"] and config.evaluation.stops_at(row.get(config.score, 0.0))
+            reached = not row["diverged"] and config.ends_after(self._rows)
             row["stopped"] = int(reached and state.round < config.training.rounds)
         return dict(row)
 

@@ -43,7 +43,7 @@ SMALL = {
     "training.rounds": 1,
     "training.local_epochs": 1,
     "grid.seeds": [0],
-    "grid.partition": [{"name": "dirichlet", "alpha": 0.1, "clients": 20}],
+    "grid.partition": [{"name": "dirichlet", "alpha": 0.1, "clients": 20}, {"name": "iid", "clients": 20}],
     "grid.participation": [{"active": 4}],
     "evaluation.snapshot_every": 1,
     "evaluation.local_models": "last",
@@ -139,7 +139,7 @@ def made_elsewhere(tmp_path_factory) -> Path:
             file.write_text(f"name: of_{word(section)}\nextends: quick\n{NAMED[section]}\n", encoding="utf-8")
             experiment = load_experiment(str(file), SMALL)
             method = "mine" if section == "method" else "fedavg"
-            [path] = [path for path in experiment.paths() if path.endswith(f"/{method}")]
+            path, *_ = [path for path in experiment.paths() if path.endswith(f"/{method}")]
             results = folder / f"results-{section}"
             train_cell(experiment.name, experiment.cell(path), results, CPU, lambda line: None).rename(folder / section)
     return folder
