@@ -493,7 +493,7 @@ class RunConfig(Frozen):
     def code_files(self) -> dict[str, CodeFile]:
         """The user-defined Python files by the names of a run's copies, without ending, in the order of `CODE`."""
         sections = {section: getattr(self, section) for section in CODE if section != METRICS}
-        named = {**{one.copy: one for one in self.evaluation.user_metrics}, **sections}
+        named = {**{one.copied_as: one for one in self.evaluation.user_metrics}, **sections}
         files = {copy: value.code_file for copy, value in named.items() if isinstance(value, NamedCode)}
         return {copy: file for copy, file in files.items() if file is not None}
 

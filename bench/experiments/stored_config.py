@@ -23,7 +23,7 @@ def code_sections(data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
     A `UserError` if a part that may name code is not in the form in which FedFlat stores it.
     """
-    found = {_copy_of(one): one for one in _metrics(data) if isinstance(one, dict)}
+    found: dict[str, Mapping[str, Any]] = {_copy_of(one): one for one in _metrics(data) if isinstance(one, dict)}
     for section, kind in CODE.items():
         if section == METRICS:
             continue

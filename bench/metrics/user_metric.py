@@ -50,7 +50,7 @@ class UserMetric(UserFunction):
         return self.named(kind_of)
 
     @property
-    def copy(self) -> str:
+    def copied_as(self) -> str:
         """The name of a run's copy of the file, without its ending."""
         return f"{NOUN}_{self.function}"
 

@@ -197,7 +197,7 @@ def word(section: str) -> str:
 def changed(config: Mapping[str, Any], section: str, change: Callable[[Fields], Fields]) -> dict[str, Any]:
     """A configuration with another section, which may be below one: evaluation.metrics."""
     outer, _, inner = section.partition(".")
-    return {**config, outer: changed(config[outer], inner, change) if inner else change(config[outer])}
+    return {**config, outer: changed(config[outer], inner, change) if inner else change(config.get(outer))}
 
 
 def forge(folder: Path, run: Path, section: str, spelling: Spelling, instead_of: RunConfig | None) -> None:

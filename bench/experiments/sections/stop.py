@@ -35,7 +35,7 @@ class Stop(Frozen):
     @model_validator(mode="after")
     def _ends(self) -> "Stop":
         if self.value is None and self.patience is None:
-            raise UserError("until needs a value, or patience, such as {metric: loss, patience: 10}")
+            raise UserError("it needs a value, or patience, such as {metric: loss, patience: 10}")
         return self
 
     @property

@@ -151,7 +151,7 @@ def test_rules(rule: dict[str, float], better: Better, values: list[float], ends
     [
         ({"metric": "los", "value": 1}, "did you mean 'loss'"),
         ({"metric": "loss"}, "needs a value, or patience"),
-        ({"metric": "loss", "patients": 3}, "did you mean 'patience'"),
+        ({"value": 50, "patients": 3}, "did you mean 'patience'"),
     ],
 )
 def test_wrong_rules_are_one_line(until: object, message: str) -> None:
