@@ -287,12 +287,15 @@ def metric_table(comparison: Comparison) -> ReportTable:
     groups = comparison.rows.groupby("method", sort=False)[columns]
     means, deviations = groups.mean(), groups.std()
     frame = means[means.notna().any(axis=1)]
+    found, spread = (
+        {str(row.pop("method")): row for row in one.reset_index().to_dict("records")} for one in (means, deviations)
+    )
     rows = [
         (
-            comparison.titles[str(method)],
-            *(_with_deviation(float(row[name]), float(deviations[name][method])) for name in columns),
+            comparison.titles[method],
+            *(_with_deviation(found[method][name], spread[method][name]) for name in columns),
         )
-        for method, row in frame.iterrows()
+        for method in map(str, frame.index)
     ]
     lacking = [column_name(name) for name in columns if frame[name].notna().sum() == 1]
     title = comparison.titles[comparison.method]

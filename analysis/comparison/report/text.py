@@ -34,8 +34,8 @@ def as_text(comparison: Comparison, by_setting: bool) -> str:
             parts.append("\n".join([f"{setting.path}{words}", *columns]))
     if own_metrics(comparison):
         metrics = metric_table(comparison)
-        words = [f"{metrics.caption.title}. {metrics.caption.text}", *metrics.caption.notes]
-        parts.append("\n".join([*map(_filled, words), metrics.text()]))
+        sentences = [f"{metrics.caption.title}. {metrics.caption.text}", *metrics.caption.notes]
+        parts.append("\n".join([*map(_filled, sentences), metrics.text()]))
     parts.append("\n".join(_filled(note) for note in (*table.caption.notes, *about(comparison))))
     return "\n\n".join(parts)
 
