@@ -37,6 +37,7 @@ docs/experiments/precedence
 :hidden:
 :caption: Use
 
+docs/one_round
 docs/installation
 docs/running
 docs/tuning

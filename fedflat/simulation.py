@@ -26,7 +26,7 @@ from fedflat.bench.engine.participation import Participation, active_clients, co
 from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.engine.work import parse_work
-from fedflat.bench.experiments.run_config import TEST
+from fedflat.bench.experiments.sections.evaluation import TEST
 from fedflat.bench.input.arguments import Argument, checked, plain_mapping, whole
 from fedflat.bench.input.bounds import MOST, Count, Images, Seed
 from fedflat.bench.input.errors import UserError, unknown

@@ -226,7 +226,7 @@ def test_the_commands_of_the_tutorial(folder):
     rows = [line for line in table.splitlines() if re.match(r"\| *\**(Memory-SAM|FedAvg)", line)]
     assert len(rows) == 4, "two methods in two blocks"
     assert all(len(re.findall(r"\d+\.\d\d", row)) == 2 for row in rows), "a number for both partitions"
-    [copy] = folder.glob("results/try/store/digits/dirichlet-0.1/4-of-20/my_method-*/seed-0/method.py")
+    [copy] = folder.glob("results/try/store/digits/dirichlet-0.1/4-of-20/*/seed-0/method.py")
     assert copy.read_bytes() == (folder / "mine/my_method.py").read_bytes()
     files = sorted(path.name for path in (folder / "mine").iterdir() if path.is_file())
     assert files == ["memory.yaml", "more.yaml", "my_method.py", "new_one.py", "top_k.py", "try_it.py"]

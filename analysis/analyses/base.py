@@ -25,7 +25,7 @@ from fedflat.bench.data.dataset import Subset
 from fedflat.bench.data.sources.base import Source
 from fedflat.bench.engine.objective import Batched
 from fedflat.bench.experiments.address import RUN_IDS
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.bounds import ALL_IS_NULL, Count, Images, Seed
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen

@@ -52,7 +52,10 @@ def found_runs(folder: Path) -> list[CellRuns]:
     if is_complete(folder):
         return [_by_configuration([RunDirectory(folder)])]
     lists = _lists_of(folder)
-    return [*map(_listed, lists)] if lists else grouped(places_in(folder))
+    found = [*map(_listed, lists)] if lists else grouped(places_in(folder))
+    if not found:
+        raise UserError(f"none of the runs in '{folder}' can be read")
+    return found
 
 
 def _lists_of(folder: Path) -> list[Path]:

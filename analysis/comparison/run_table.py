@@ -36,15 +36,9 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.engine.step_settings import StepSettings
 from fedflat.bench.experiments.address import RUN_IDS, CellAddress
 from fedflat.bench.experiments.experiment import Experiment
-from fedflat.bench.experiments.run_config import (
-    AMOUNTS,
-    NOT_IDENTITY,
-    TEST,
-    USER_FILES,
-    Evaluation,
-    RunConfig,
-    not_in_keys,
-)
+from fedflat.bench.experiments.run_config import NOT_IDENTITY, USER_FILES, RunConfig, not_in_keys
+from fedflat.bench.experiments.sections.evaluation import TEST, Evaluation
+from fedflat.bench.experiments.sections.training import AMOUNTS
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.current import finished_run

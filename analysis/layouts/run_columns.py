@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable
 
 from fedflat.analysis.analyses import ANALYSES
-from fedflat.bench.experiments.run_config import TEST, TRAIN
+from fedflat.bench.experiments.sections.evaluation import TEST, TRAIN
 from fedflat.bench.metrics import EVERYWHERE, METRICS, known_metrics
 from fedflat.bench.metrics.columns import metric_column
 from fedflat.bench.metrics.quantity import Better, Quantity

@@ -25,7 +25,7 @@ from fedflat.analysis.measures.forward_passes import DIFFERENCES
 from fedflat.bench.experiments.address import IDS, CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
 from fedflat.bench.experiments.results import RUN_FILES, ResultPaths
-from fedflat.bench.experiments.run_config import TEST, TRAIN
+from fedflat.bench.experiments.sections.evaluation import TEST, TRAIN
 from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_csv
 from fedflat.bench.files.lists import read_list

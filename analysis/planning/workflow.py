@@ -287,9 +287,10 @@ class Workflow:
 
     @one_line_errors
     def outdated_lists(self, w: Wildcards) -> list[Path]:
-        """The list that a job writes, if it exists and is outdated; an error if a run contradicts.
+        """The list that a job writes, if it is missing or outdated; an error if a run contradicts.
 
-        Snakemake compares no runs, and no files of the store: it is told that these lists have to be written.
+        Snakemake compares no runs, and no files of the store: these lists are named to it as forced. It would take a
+        missing list, of a job that was killed, for one that is not needed, as long as older tables are there.
         """
         cell, paths = self.cell(w), self.paths
         if not hasattr(w, "analysis"):
@@ -299,7 +300,7 @@ class Workflow:
             requested, file = self.experiments[w.experiment], paths.analysis(w.experiment, cell.path, w.analysis)
             analysis = requested.analyses[w.analysis]
             current = is_current(paths, file, wanted_files(paths, requested.experiment, analysis, cell.address))
-        return [file] if file.is_file() and not current else []
+        return [] if current else [file]
 
     @one_line_errors
     def require_data(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:

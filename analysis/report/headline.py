@@ -6,7 +6,7 @@ from fedflat.analysis.layouts.tidy import Tidy
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.measures.convergence import FinalValue, diverged_seeds, final_values, stopped_runs
 from fedflat.analysis.report.requested import RequestedExperiment
-from fedflat.bench.experiments.run_config import score_column
+from fedflat.bench.experiments.sections.evaluation import score_column
 from fedflat.bench.metrics.columns import score_words
 
 

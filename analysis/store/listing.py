@@ -6,7 +6,7 @@ from typing import Any
 
 from fedflat.analysis.store.stored import StoredRun, short_names
 from fedflat.bench.experiments.address import IDS
-from fedflat.bench.experiments.run_config import score_column
+from fedflat.bench.experiments.sections.evaluation import score_column
 from fedflat.bench.files.text_table import aligned
 
 

@@ -17,7 +17,8 @@ from fedflat.bench.data.sources import SOURCES
 from fedflat.bench.engine.participation import Participation
 from fedflat.bench.experiments.address import IDS, RUN_IDS
 from fedflat.bench.experiments.results import METRICS, ResultPaths
-from fedflat.bench.experiments.run_config import Evaluation, Training
+from fedflat.bench.experiments.sections.evaluation import Evaluation
+from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.models import MODELS

@@ -23,8 +23,10 @@ from fedflat.bench.experiments.address import CellAddress, Setting
 from fedflat.bench.experiments.files import experiment_file, experiment_names, read_yaml
 from fedflat.bench.experiments.overrides import Override, parse_overrides
 from fedflat.bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file, scaled_name
-from fedflat.bench.experiments.run_config import Evaluation, RunConfig, Training, with_training
+from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry, differing
+from fedflat.bench.experiments.sections.evaluation import Evaluation
+from fedflat.bench.experiments.sections.training import Training, with_training
 from fedflat.bench.experiments.shared_sections import SharedSections
 from fedflat.bench.experiments.sweeps import WITH_LISTS, SweptMethod, expanded
 from fedflat.bench.input.bounds import MOST_RUNS

@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.experiments.address import CellAddress
-from fedflat.bench.experiments.run_config import alternatives
 from fedflat.bench.experiments.schema import (
     FIELDS_OF,
     ExperimentFile,
@@ -18,6 +17,7 @@ from fedflat.bench.experiments.schema import (
     differing,
 )
 from fedflat.bench.experiments.sections.scale import Scale
+from fedflat.bench.experiments.sections.training import alternatives
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import REPORT, Frozen
 from fedflat.bench.input.strict_yaml import DEPTH

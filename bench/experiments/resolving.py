@@ -54,9 +54,10 @@ from fedflat.bench.engine.participation import Participation
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.files import experiment_files, read_yaml
 from fedflat.bench.experiments.overrides import Override, full_key
-from fedflat.bench.experiments.run_config import alternatives, referenced_metric, with_training
 from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
+from fedflat.bench.experiments.sections.evaluation import referenced_metric
 from fedflat.bench.experiments.sections.scale import ROUNDS, at_smoke_scale
+from fedflat.bench.experiments.sections.training import alternatives, with_training
 from fedflat.bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
 from fedflat.bench.experiments.sweeps import SweptMethod
 from fedflat.bench.input.content import expanded

@@ -2,37 +2,32 @@
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
-from fedflat.bench.code.named_code import CodeFile, NamedCode, parse_reference
-from fedflat.bench.data.augmentation import AUGMENTATIONS, Augmentations, Mixup
+from fedflat.bench.code.named_code import CodeFile, NamedCode
+from fedflat.bench.data.augmentation import AUGMENTATIONS, Mixup
 from fedflat.bench.data.partitions import AnyPartition
 from fedflat.bench.data.sources import AnySource, parse_source
-from fedflat.bench.engine.batches import LocalSteps
 from fedflat.bench.engine.participation import Participation
 from fedflat.bench.engine.settings import EngineSettings
-from fedflat.bench.engine.step_settings import StepSettings
-from fedflat.bench.engine.work import AnyWork
+from fedflat.bench.experiments.sections.evaluation import OWN, Evaluation
 from fedflat.bench.experiments.sections.method_choice import MethodConfig
-from fedflat.bench.experiments.sections.stop import Stop
-from fedflat.bench.input.bounds import ALL_IS_MOST, Count, Images, Seed
+from fedflat.bench.experiments.sections.training import Training
+from fedflat.bench.input.bounds import Seed
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError, unknown
-from fedflat.bench.input.field_words import described
-from fedflat.bench.input.frozen import Frozen, collected
+from fedflat.bench.input.frozen import Frozen
 from fedflat.bench.input.registry import OneOf
 from fedflat.bench.methods.compose import losses
-from fedflat.bench.metrics import known_metrics, metrics_of
-from fedflat.bench.metrics.base import Metric
-from fedflat.bench.metrics.user_metric import NOUN, UserMetric
+from fedflat.bench.metrics import known_metrics
+from fedflat.bench.metrics.user_metric import UserMetric
 from fedflat.bench.models import MODELS, AnyModel
-from fedflat.bench.numerics.precision import Precision
 
 USER_FILES: Mapping[str, Any] = {
     "dataset": {
@@ -66,304 +61,6 @@ NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 
 HASH_DIGITS, LONGEST_NAME = 8, 60
 """Of the folder of a configuration in the store: digits of its hash, and characters of the method's name before it."""
-
-TRAINING_IMAGES = 10_000
-"""How many training images are evaluated by default, if there are more: all of CIFAR's take longer than a round."""
-
-TEST, VALIDATION, TRAIN = "test", "validation", "train"
-"""The beginnings of the names of metrics that are measured on test images, on images that clients hold out, and on
-training images."""
-
-
-OWN = "own"
-"""The value of `evaluation.validation` for the samples that the data set has for validation."""
-
-
-def score_column(columns: Container[str], prefix: str = "") -> str:
-    """The column with the score of a model, among those that begin with `prefix`: the mean IoU if there is one, else
-    the accuracy."""
-    return f"{prefix}miou" if f"{prefix}miou" in columns else f"{prefix}accuracy"
-
-
-AMOUNTS = ("local_epochs", "local_steps")
-"""The fields of `training` that say how long a client trains in a round; a run has exactly one of them."""
-
-ALTERNATIVES = (AMOUNTS, ("lr_decay", "lr_schedule"))
-"""Fields of `training` that exclude each other: a value of one replaces those of less specific places of the others."""
-
-
-def alternatives(field: str) -> tuple[str, ...]:
-    """The field of `training`, and those that its value replaces."""
-    return next((names for names in ALTERNATIVES if field in names), (field,))
-
-
-def with_training(training: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `training` with these values; a value of `local_steps` replaces `local_epochs`, and vice versa.
-
-    A mapping without a name, such as {share: 0.9} of `work`, changes these keys of a mapping that has one.
-    """
-    values = {
-        key: {**training[key], **value} if _lacks_name(training.get(key), value) else value
-        for key, value in values.items()
-    }
-    replaced = {name for key, value in values.items() if value is not None for name in alternatives(key)}
-    return {**{name: value for name, value in training.items() if name not in replaced}, **values}
-
-
-def _lacks_name(known: Any, value: Any) -> bool:
-    return isinstance(known, Mapping) and "name" in known and isinstance(value, Mapping) and "name" not in value
-
-
-class Training(StepSettings):
-    """Training settings of every method: rounds, local epochs or steps, and the settings of local and server steps."""
-
-    rounds: Count = Field(examples=[30], description="communication rounds T")
-    local_epochs: Count | None = Field(
-        default=None,
-        examples=[5],
-        description="epochs E over a client's data per round; the last batch may be short. For a part of an epoch: "
-        "local_steps",
-    )
-    local_steps: Count | None = Field(
-        examples=[50],
-        default=None,
-        description="mini-batches K of each client per round, in place of local_epochs: the first ones of as many "
-        "epochs as they need, the last batch of each epoch may be short",
-    )
-    work: AnyWork = Field(default=None, description="how much of it clients do in a round; null: all")
-    batch_size: Annotated[Images, ALL_IS_MOST] = Field(
-        examples=[50], description="mini-batch size B; all: all images of a client"
-    )
-    drop_last: Annotated[bool | None, BeforeValidator(lambda given: None if given is False else given)] = Field(
-        default=None,
-        description="whether a last batch of an epoch with fewer than B images is left out, unless it is the only one",
-    )
-    augmentation: Augmentations = Field(
-        default=None,
-        examples=["flip"],
-        description="names or mappings with options, in order of application; null: none",
-    )
-    precision: Annotated[Precision | None, BeforeValidator(lambda given: None if given == "fp32" else given)] = Field(
-        default=None, description="fp32, tf32 (NVIDIA) or bf16, with parameters and norms in float32; null: fp32"
-    )
-
-    @model_validator(mode="after")
-    def _one_amount(self) -> "Training":
-        if self.local_epochs is None and self.local_steps is None:
-            raise UserError("training.local_epochs or training.local_steps is missing")
-        if self.local_epochs is not None and self.local_steps is not None:
-            raise UserError(
-                f"training.local_epochs = {self.local_epochs} and training.local_steps = {self.local_steps} "
-                "exclude each other (allowed: one of them)"
-            )
-        if self.work is not None:
-            self.work.check(self.local_epochs or self.local_steps or 0)
-        self.check_rates(self.rounds)
-        return self
-
-    @property
-    def local(self) -> LocalSteps:
-        """The local steps of a client in a round."""
-        return LocalSteps(self.local_steps, self.local_epochs, self.batch_size, bool(self.drop_last), self.work)
-
-
-class Windows(Frozen):
-    """Windows of consecutive evaluated rounds, centred at the multiples of `every`."""
-
-    every: Count = Field(examples=[1000], description="rounds between the centres of the windows")
-    rounds: Count = Field(
-        examples=[100], description="evaluated rounds n of a window: centre - ⌊n/2⌋ to centre + ⌈n/2⌉ - 1"
-    )
-
-    def within(self, rounds: int) -> set[int]:
-        """All rounds of the windows with centres in the first `rounds` rounds, which are counted from 1."""
-        before, end = self.rounds // 2, 1  # windows may overlap: each round is visited once
-        found: set[int] = set()
-        for centre in range(self.every, rounds + 1, self.every):
-            start = centre - before
-            found.update(range(max(end, start), end := min(start + self.rounds, rounds + 1)))
-        return found
-
-
-class Evaluation(Frozen):
-    """When and on which images the global model is evaluated, and which states are saved for analyses."""
-
-    every: Count = Field(default=1, description="rounds between evaluations; the last round is always evaluated")
-    last: Count | None = Field(
-        default=None, examples=[100], description="each of this many last rounds is evaluated, too; null: 1"
-    )
-    around: Windows | None = Field(
-        default=None, description="windows of rounds, each of which is evaluated, too; null: none"
-    )
-    also: tuple[Count, ...] | None = Field(
-        default=None, examples=[[10, 30]], description="further rounds that are evaluated; null: none"
-    )
-    until: float | Stop | None = Field(
-        default=None,
-        examples=[80],
-        description="test accuracy, or mean IoU for segmentation, in percent at which a run stops, at the first "
-        "evaluation that reaches it; or a rule with another metric or patience, such as {metric: loss, patience: 10}; "
-        "null: none, all rounds are trained",
-    )
-    validation: Annotated[float, Field(gt=0, lt=1)] | Literal["own"] | None = Field(
-        default=None,
-        examples=[0.1],
-        description="share of its training images that each client holds out: the run is evaluated on them instead of "
-        "the test images; or own, those that the data set has for validation; null: none",
-    )
-    metrics: tuple[str | UserMetric, ...] | None = Field(
-        default=None,
-        examples=[["macro_f1", "worst_client"]],
-        description="metrics that are evaluated in addition to accuracy and loss (and mean IoU for segmentation): "
-        "names, or your own, such as mine.py:tenth; null: none",
-    )
-    training_images: Annotated[Images | None, ALL_IS_MOST] = Field(
-        default=None,
-        examples=[1000],
-        description="training images for evaluation, evenly spaced in stored order; or all; null: all, but at most "
-        f"{TRAINING_IMAGES:,}",
-    )
-    snapshot_every: Count | None = Field(
-        default=None,
-        examples=[10],
-        description="rounds between saved states, the last round included; null: no state is saved",
-    )
-    local_models: tuple[Count, ...] | Literal["last"] | None = Field(
-        examples=[[10, 30]],
-        default=None,
-        description="rounds after which the participants' local models are saved: such as [10, 30], last, or null",
-    )
-
-    @field_validator("validation", mode="before")
-    @classmethod
-    def _share_or_own(cls, given: Any, info: ValidationInfo) -> Any:
-        is_share = isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < 1
-        if given is None or given == OWN or is_share:
-            return given
-        allowed = f"a share between 0 and 1, such as 0.2; {OWN}; or null"
-        raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
-
-    @field_validator("until", mode="before")
-    @classmethod
-    def _rule(cls, given: Any, info: ValidationInfo) -> Any:
-        if isinstance(given, int | float) and not isinstance(given, bool) and not 0 < given <= 100:
-            raise collected(UserError(f"{info.field_name} = {given} (allowed: above 0, at most 100)"), info)
-        if isinstance(given, str):
-            what = described(cls.model_fields["until"], given)
-            raise collected(UserError(f"{info.field_name} = {given!r}: Input should be a number{what}"), info)
-        try:
-            return Stop.parse(given) if isinstance(given, Mapping) else given
-        except UserError as error:
-            raise collected(error, info) from None
-
-    @field_validator("metrics", mode="before")
-    @classmethod
-    def _referenced(cls, given: Any, info: ValidationInfo) -> Any:
-        """Each with the fields of a user's metric instead of its short form."""
-        if given is None:
-            return None
-        is_list = isinstance(given, list | tuple)
-        if not is_list or not all(isinstance(one, str | Mapping | UserMetric) for one in given):
-            allowed = "a list of names and of your own, such as [macro_f1, mine.py:tenth]; null: none"
-            raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
-        try:
-            metrics = [_user_metric(one) for one in given]
-        except UserError as error:
-            raise collected(error, info) from None
-        functions = [one.function for one in metrics if isinstance(one, UserMetric)]
-        if twice := sorted({name for name in functions if functions.count(name) > 1}):
-            text = f"{info.field_name} has several '{twice[0]}' (allowed: each name once)"
-            raise collected(UserError(text), info)
-        return metrics
-
-    @field_validator("also", "local_models", mode="before")
-    @classmethod
-    def _rounds(cls, given: Any, info: ValidationInfo) -> Any:
-        """Sorted and without duplicates, so that equal selections give the same identity."""
-        has_last = info.field_name == "local_models"
-        if given is None or (has_last and given == "last"):
-            return given
-        if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
-            allowed = f"a list of rounds from 1, such as [10, 30]{', or last' if has_last else ''}; null: none"
-            raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
-        return tuple(sorted(set(given)))
-
-    @property
-    def user_metrics(self) -> list[UserMetric]:
-        """Those metrics that a user's file defines."""
-        return [one for one in self.metrics or () if isinstance(one, UserMetric)]
-
-    def judged_by(self, *, label_maps: bool) -> Sequence[Metric]:
-        """The metrics of each evaluation on labels of pixels (`label_maps`) or images; errors as of `metrics_of`."""
-        given = (one.kind if isinstance(one, UserMetric) else one for one in self.metrics or ())
-        return metrics_of(given, label_maps=label_maps)
-
-    def count(self, training_images: int) -> int:
-        """How many of this number of training images are evaluated."""
-        return min(training_images, self.training_images or TRAINING_IMAGES)
-
-    def evaluated_rounds(self, rounds: int) -> set[int]:
-        """The rounds of `rounds` after which the global model is evaluated."""
-        due = {*range(self.every, rounds + 1, self.every), *range(max(1, rounds + 1 - (self.last or 1)), rounds + 1)}
-        due |= {number for number in self.also or () if number <= rounds}
-        return due if self.around is None else due | self.around.within(rounds)
-
-    @property
-    def schedule(self) -> str:
-        """When the global model is evaluated, in words."""
-        parts = [f"every {self.every} rounds"]
-        if self.last is not None:
-            parts.append(f"in each of the last {self.last} rounds")
-        if self.around is not None:
-            parts.append(f"in {self.around.rounds} rounds around each multiple of {self.around.every}")
-        if self.also is not None:
-            parts.append(f"after {len(self.also)} further rounds")
-        return " and ".join(parts)
-
-    @property
-    def subset(self) -> str:
-        """The images on which the global model is evaluated besides training images: test, or validation."""
-        return TEST if self.validation is None else VALIDATION
-
-    def require_test(self, what: str) -> None:
-        """A `UserError` if runs are not evaluated on the test images, which `what` needs."""
-        if self.validation is not None:
-            judged = "images for validation" if self.validation == OWN else "training images that clients hold out"
-            raise UserError(
-                f"{what} needs evaluations on test images, but evaluation.validation = {self.validation}: the runs "
-                f"are evaluated on {judged} (allowed here: null)"
-            )
-
-    @property
-    def stop(self) -> Stop | None:
-        """When a run ends before its last round; None: never."""
-        return Stop(value=self.until) if isinstance(self.until, float) else self.until
-
-    def snapshots(self, rounds: int) -> list[int]:
-        """The rounds after which the state is saved."""
-        if self.snapshot_every is None:
-            return []
-        return sorted({*range(self.snapshot_every, rounds + 1, self.snapshot_every), rounds})
-
-    def rounds_of_local_models(self, rounds: int) -> list[int]:
-        """The rounds after which local models are saved."""
-        if self.local_models is None:
-            return []
-        return [rounds] if self.local_models == "last" else list(self.local_models)
-
-
-def referenced_metric(given: Any) -> Any:
-    """A metric with the fields of a user's one instead of its short form."""
-    return parse_reference(given, NOUN) if isinstance(given, str) and ":" in given else given
-
-
-def _user_metric(given: Any) -> Any:
-    """A name, or a user's metric; executing its file makes its words known."""
-    given = referenced_metric(given)
-    metric = UserMetric.parse(given) if isinstance(given, Mapping) else given
-    if isinstance(metric, UserMetric):
-        metric.kind  # noqa: B018 - raises if it is no metric
-    return metric
 
 
 class RunConfig(Frozen):

@@ -8,9 +8,10 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from fedflat.bench.data.partitions import AnyPartition
 from fedflat.bench.engine.participation import Participation
 from fedflat.bench.engine.settings import EngineSettings
-from fedflat.bench.experiments.run_config import Evaluation, Training
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.experiments.sections.method_choice import MethodChoice
 from fedflat.bench.experiments.sections.scale import Scale
+from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.experiments.sections.tuning import SearchRanges, Tuned, Tuning
 from fedflat.bench.input.bounds import MOST_ENTRIES, Seed
 from fedflat.bench.input.errors import SeveralMistakesError, UserError, all_mistakes

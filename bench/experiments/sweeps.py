@@ -9,8 +9,8 @@ from typing import Any, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from fedflat.bench.experiments.run_config import Training, with_training
 from fedflat.bench.experiments.schema import SWA_SUFFIX, MethodEntry
+from fedflat.bench.experiments.sections.training import Training, with_training
 from fedflat.bench.input.bounds import MOST_ENTRIES
 from fedflat.bench.input.errors import UserError
 

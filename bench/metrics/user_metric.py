@@ -19,6 +19,9 @@ from fedflat.bench.metrics.quantity import Better
 
 NOUN = "metric"
 
+OWN_PREFIX = "own_"
+"""The beginning of the name of a user's metric that has the name of one of FedFlat's."""
+
 _NAME = rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}"
 _WORDS = ("title", "plural", "unit")
 
@@ -83,8 +86,13 @@ def _completed(kind: type[Metric]) -> type[Metric]:
             raise UserError(f"{word} of the metric {kind.name} = {value!r} (allowed: a text of one line)")
     if kind.better not in get_args(Better):
         raise UserError(f"better of the metric {kind.name} = {kind.better!r} (allowed: {', '.join(get_args(Better))})")
-    if METRICS.get(kind.name) is not kind:  # FedFlat's own class is a metric, too
-        add_of_user(kind)
+    if (of_fedflat := METRICS.get(kind.name)) is kind:  # FedFlat's own class is a metric, too
+        return kind
+    if of_fedflat is not None:  # a stored column of this name means one thing; the name of the file is no identity
+        kind.name = OWN_PREFIX + kind.name
+        if kind.title in (of_fedflat.title, of_fedflat.name.replace("_", " ")):
+            kind.title = f"own {kind.title}"
+    add_of_user(kind)
     return kind
 
 

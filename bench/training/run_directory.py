@@ -31,7 +31,8 @@ from fedflat.bench.data.partitions.base import Indices, partition_hash
 from fedflat.bench.engine.checkpoint import OF_ANOTHER_RUN, Models, load_state
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.experiments.results import METRICS, PARTITION
-from fedflat.bench.experiments.run_config import TEST, TRAIN, VALIDATION, RunConfig
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.evaluation import TEST, TRAIN, VALIDATION
 from fedflat.bench.experiments.stored_config import with_own_code
 from fedflat.bench.files.checksums import DamagedFileError, damage_in_one_line
 from fedflat.bench.files.column_file import integers, read_columns

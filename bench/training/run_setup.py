@@ -25,7 +25,9 @@ from fedflat.bench.engine.local import LocalWork
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.engine.participation import active_clients, counted
 from fedflat.bench.engine.settings import EngineSettings
-from fedflat.bench.experiments.run_config import AMOUNTS, OWN, VALIDATION, RunConfig, not_in_keys
+from fedflat.bench.experiments.run_config import RunConfig, not_in_keys
+from fedflat.bench.experiments.sections.evaluation import OWN, VALIDATION
+from fedflat.bench.experiments.sections.training import AMOUNTS
 from fedflat.bench.input.content import ShortHash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics.base import Metric

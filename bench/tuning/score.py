@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedflat.bench.experiments.run_config import VALIDATION, Evaluation, score_column
+from fedflat.bench.experiments.sections.evaluation import VALIDATION, Evaluation, score_column
 
 LAST = "last"
 """The report of an experiment that names none."""

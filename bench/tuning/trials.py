@@ -9,7 +9,8 @@ from pydantic.fields import FieldInfo
 from scipy.stats import qmc
 
 from fedflat.bench.engine.step_settings import StepSettings
-from fedflat.bench.experiments.run_config import Evaluation, RunConfig
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.experiments.sections.method_choice import MethodConfig
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.swa import SWA

@@ -14,7 +14,7 @@ from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.analyses.found_runs import find_runs, results_of
 from fedflat.analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
 from fedflat.analysis.analyses.run_analysis import store_analysis
-from fedflat.analysis.analyses.stored import stored_file, write_analysis_list
+from fedflat.analysis.analyses.stored import list_row, stored_file, write_analysis_list
 from fedflat.analysis.comparison.adding import add
 from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.tidy import Tidy
@@ -84,10 +84,10 @@ def write(
         config = configurations.get(seed)
         identity = "0" * 16 if config is None else config.identity
         run = paths.store / cell.path / f"seed-{seed}" if config is None else paths.run(config)
-        row = {"seed": str(seed), "identity": identity}
         if file == "metrics":
             write_run(run, identity, own)
-            row = {"label": cell.method, **row, "path": str(run.relative_to(results)), "training": ""}
+            about = {"label": cell.method, "seed": str(seed), "identity": identity}
+            rows.append({**about, "path": str(run.relative_to(results)), "training": ""})
         else:
             kind = analysis or CONFIGURED[file]
             stored = stored_file(run, kind)
@@ -99,8 +99,7 @@ def write(
                 compared_with="",
                 code=analysis_fingerprint(kind.name),
             ).to_csv(stored, index=False)
-            row["path"] = str(stored.relative_to(results))
-        rows.append(row)
+            rows.append(list_row(results, int(seed), identity, stored))
     write_list(path, rows)
     return path
 

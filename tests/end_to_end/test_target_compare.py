@@ -81,10 +81,14 @@ def test_an_edited_file_is_not_mixed_with_the_trials_of_the_old_one(folder):
     assert "tune     4" in planned.stderr.splitlines(), "the tuned values of the old file are not used"
     shutil.rmtree(folder / "results" / "tuning")
     done = compare(folder)
-    assert done.returncode != 0
-    [line] = [line for line in done.stderr.splitlines() if line.startswith("fedflat: ")]
-    assert "idea.py' has been edited" in line, "the runs of the old file, found when the tuned values are written"
-    assert "with --replace" in line
+    assert done.returncode == 0, done
+    results = folder / "results"
+    lists = (results / "experiments" / "quick_idea_tuned").rglob("runs.csv")
+    listed = [place for file in lists for place in pd.read_csv(file)["path"]]
+    copies = [(results / path / "method.py").read_text(encoding="utf-8") for path in listed]
+    assert copies and all("0.5 * self.rho" in copy for copy in copies), "compared are the runs of the new file"
+    kept = {copy.read_text(encoding="utf-8") for copy in (results / "store").rglob("seed-*/method.py")}
+    assert text in kept, "those of the old file stay"
 
 
 FAILURES = {

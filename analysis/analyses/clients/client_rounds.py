@@ -9,7 +9,7 @@ from pydantic import Field
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis, needs_stored_states
 from fedflat.analysis.measures.clients import Features, mean_of_classes, mean_of_clients, responses
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 
 
 class ClientRounds(Analysis):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import OfEigenvalues, needs_stored_states
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.bounds import ALL_IS_NULL, MOST, Count
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.numerics.streams import numpy_stream

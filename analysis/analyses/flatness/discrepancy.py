@@ -10,7 +10,7 @@ from torch import Tensor
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import ByAscent, OnGlobalObjective, needs_stored_states
 from fedflat.analysis.measures.flatness import flatness_discrepancy
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics.quantity import Quantity

@@ -15,7 +15,7 @@ from fedflat.analysis.measures.flatness import sharpness
 from fedflat.bench.data.dataset import Batches
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.experiments.address import RUN_IDS
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.methods.perturbations.none import NoPerturbation
 from fedflat.bench.metrics.quantity import Quantity
 

@@ -8,7 +8,7 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import needs_stored_states
 from fedflat.analysis.analyses.landscape.plane import PlaneModels, ThroughModels
 from fedflat.bench.engine.federation import FederationState
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.bounds import MOST, Count
 from fedflat.bench.input.errors import UserError
 

@@ -13,7 +13,7 @@ from fedflat.analysis.analyses.base import OfLandscape, OfOneSeed, OnSubsets
 from fedflat.analysis.analyses.scores import score_points
 from fedflat.analysis.measures.directions import plane_through
 from fedflat.analysis.measures.landscape import LandscapeGrid, axis_around
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.bounds import Points
 from fedflat.bench.input.errors import UserError
 

@@ -12,7 +12,7 @@ from fedflat.analysis.analyses.base import OfLandscape, OfOneSeed, OnImages
 from fedflat.analysis.analyses.scores import score_points
 from fedflat.analysis.measures.directions import Biases, Family, filter_normalised_directions
 from fedflat.analysis.measures.landscape import LandscapeGrid, symmetric_axis
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.bounds import MOST_POINTS
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.numerics.streams import torch_stream

@@ -10,7 +10,7 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.measures.convergence import FinalValue, first_reaching
 from fedflat.analysis.measures.cost import SPENT, images_of_steps, spending
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.bounds import Count
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics.columns import score_words

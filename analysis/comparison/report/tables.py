@@ -19,7 +19,7 @@ from fedflat.analysis.layouts.captions import Caption
 from fedflat.analysis.layouts.run_columns import column_name, further_metrics, run_quantity
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.bench.experiments.address import IDS, Setting
-from fedflat.bench.experiments.run_config import TEST
+from fedflat.bench.experiments.sections.evaluation import TEST
 
 MARKS = {BETTER: "+", WORSE: "−", UNCLEAR: "", NONE: ""}
 """Significance marks of entries of rivals."""

@@ -199,9 +199,8 @@ class ArrayFunction(OwnArrays, UserFunction):
     function: str = Field(description="called without arguments")
     files: tuple[InputFile, ...] | None = Field(
         default=None,
-        examples=[["rows.parquet"]],
         description="files that a library opens without Python, such as Parquet and HDF5, by their paths from the "
-        "folder of the function's file; null: none",
+        "folder of the function's file, such as [rows.parquet]; null: none",
     )
     path_hash: Annotated[str | None, FilledIn()] = Field(
         default=None, description="hash of the file's path, which a run keeps; filled in"

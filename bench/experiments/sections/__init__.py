@@ -1,1 +1,1 @@
-"""Sections of an experiment's file: a method's entry, the scale, tuning."""
+"""Sections of an experiment: evaluation, training, a method's entry, the scale, tuning."""

@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from fedflat.bench.experiments.experiment import Cell, Experiment, load_experiment
-from fedflat.bench.experiments.run_config import OWN
+from fedflat.bench.experiments.sections.evaluation import OWN
 from fedflat.bench.experiments.sections.tuning import as_yaml
 from fedflat.bench.files.atomic import write_text
 from fedflat.bench.files.locks import locked

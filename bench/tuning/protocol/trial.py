@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedflat.bench.data.root import data_root
-from fedflat.bench.experiments.run_config import OWN, RunConfig
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.evaluation import OWN
 from fedflat.bench.experiments.sections.stop import ROUNDING
 from fedflat.bench.models import build_model
 from fedflat.bench.training.run_setup import load_dataset

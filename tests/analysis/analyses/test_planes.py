@@ -19,7 +19,7 @@ from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.run_analysis import run_analysis
 from fedflat.bench.data.dataset import Subset
 from fedflat.bench.experiments.experiment import load_experiment
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell

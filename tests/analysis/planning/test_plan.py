@@ -86,8 +86,9 @@ def test_a_report_on_tuning_reads_stored_files_if_tuned_runs_or_trials_are_store
     trials = tmp_path / "results/baselines/quick/trials.csv"
     trials.parent.mkdir(parents=True)
     trials.touch()
+    trials.with_name("runs.csv").touch()
     stored = ReportOnTuning(RequestedExperiment("quick", Path("results")))
-    assert [file.name for file in stored.inputs()] == ["trials.csv"]
+    assert [file.name for file in stored.inputs()] == ["runs.csv", "trials.csv"]
     assert stored.commands() == [["tuning-report", "quick"]]
 
 

@@ -201,14 +201,14 @@ def test_a_configuration_chooses_among_the_functions_that_a_file_defines(folder)
             result(name)
     with pytest.raises(UserError, match=r"unknown function of the model file .* 'biuld'; did you mean 'build'"):
         result("biuld")
-    for part, text in (("part", NAMES), ("__init__", "from nets.part import build, rmtree\n")):
-        trust(written(folder / "nets" / f"{part}.py", text).read_bytes())
+    for part, text in (("part", NAMES), ("__init__", "from own_nets.part import build, rmtree\n")):
+        trust(written(folder / "own_nets" / f"{part}.py", text).read_bytes())
     try:
-        assert result("build", module="nets") == result("build")
+        assert result("build", module="own_nets") == result("build")
         with pytest.raises(UserError, match="imports 'rmtree' from elsewhere"):
-            result("rmtree", module="nets")
+            result("rmtree", module="own_nets")
     finally:
-        for name in ("nets", "nets.part"):
+        for name in ("own_nets", "own_nets.part"):
             sys.modules.pop(name, None)
 
 

@@ -25,7 +25,8 @@ from fedflat.bench.data.augmentation import (
 )
 from fedflat.bench.engine.local import AUGMENTATION
 from fedflat.bench.experiments.experiment import load_experiment
-from fedflat.bench.experiments.run_config import RunConfig, Training
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.host.torchvision_compat import import_torchvision
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_setup import RunSetup

@@ -10,6 +10,7 @@ from fedflat.bench.code.trusted_code import trust
 from fedflat.bench.data.sources import parse_source
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError
+from tests.bench.data.runs import run_on
 
 CODE = """
 from pathlib import Path
@@ -80,17 +81,7 @@ def test_data_of_an_earlier_version_are_read_again_but_not_by_a_runs_copy(file):
 
 
 def config(file: Path, **options) -> RunConfig:
-    return RunConfig.parse(
-        {
-            "dataset": {"name": f"{file}:build", **options},
-            "model": "mlp",
-            "partition": {"name": "iid", "clients": 2},
-            "participation": {"active": 1},
-            "method": {"name": "fedavg", "hyperparameters": {}},
-            "training": {"rounds": 1, "local_epochs": 1, "batch_size": 2, "lr": 0.1},
-            "seed": 0,
-        }
-    )
+    return run_on({"name": f"{file}:build", **options})
 
 
 def test_listed_files_count_in_the_identity(file):

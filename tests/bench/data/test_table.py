@@ -9,8 +9,8 @@ import pytest
 
 from fedflat.bench.data import inventory
 from fedflat.bench.data.sources import parse_source
-from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError
+from tests.bench.data.runs import run_on
 
 ROWS = pd.DataFrame(
     {
@@ -124,17 +124,7 @@ def test_identity_depends_on_contents_and_options_only(tmp_path):
 
     def identity(place: str, **options) -> str:
         dataset = {"name": str(tmp_path / place / "patients.csv"), "label": "ill", **options}
-        return RunConfig.parse(
-            {
-                "dataset": dataset,
-                "model": "mlp",
-                "partition": {"name": "iid", "clients": 2},
-                "participation": {"active": 1},
-                "method": {"name": "fedavg", "hyperparameters": {}},
-                "training": {"rounds": 1, "local_epochs": 1, "batch_size": 2, "lr": 0.1},
-                "seed": 0,
-            }
-        ).identity
+        return run_on(dataset).identity
 
     later = [{"test": {"file": str(tmp_path / place / "later.csv")}} for place in ("one", "two")]
     assert identity("one") == identity("two")

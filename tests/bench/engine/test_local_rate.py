@@ -14,7 +14,7 @@ from fedflat.bench.engine.backends.parallel import Parallel
 from fedflat.bench.engine.batches import EpochBatches
 from fedflat.bench.engine.method_costs import example
 from fedflat.bench.engine.step_settings import StepSettings
-from fedflat.bench.experiments.run_config import Training
+from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.base import Correction, Loss, Server
 from fedflat.bench.methods.catalog import CATALOG

@@ -10,8 +10,9 @@ from fedflat.bench.data.partitions import PARTITIONS
 from fedflat.bench.data.sources import SOURCES
 from fedflat.bench.engine.participation import Participation
 from fedflat.bench.engine.settings import EngineSettings
-from fedflat.bench.experiments.run_config import Evaluation, Training
 from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides
+from fedflat.bench.experiments.sections.evaluation import Evaluation
+from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.models import MODELS
 from fedflat.bench.models.user_model import UserModel
 from fedflat.bench.tuning.protocol import schema as protocols

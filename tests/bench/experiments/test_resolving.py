@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedflat.bench.experiments import resolving
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.resolving import CELL_LAYERS, FILE_LAYERS
-from fedflat.bench.experiments.run_config import AMOUNTS
+from fedflat.bench.experiments.sections.training import AMOUNTS
 from fedflat.bench.input.errors import UserError
 
 BASE: dict[str, Any] = {

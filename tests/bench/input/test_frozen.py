@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from fedflat.bench.engine.settings import EngineSettings
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
 

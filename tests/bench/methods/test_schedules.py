@@ -13,7 +13,7 @@ from fedflat.bench.engine.backends.loop import Loop
 from fedflat.bench.engine.backends.parallel import Parallel
 from fedflat.bench.engine.method_costs import example
 from fedflat.bench.experiments.experiment import load_experiment
-from fedflat.bench.experiments.run_config import Training
+from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.methods.catalog import CATALOG
 from fedflat.bench.methods.compose import compose

@@ -134,9 +134,9 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     line = str(error.value)
     assert f"'{own}/my_method.py' has been edited; the run's copy is '{out}/method.py'" in line
     assert contents(out) == before
-    train(config(own), out, CPU, replace=True)
-    assert contents(out)["final.safetensors"] != before["final.safetensors"]
-    assert "2 * gradient" in (out / "method.py").read_text(encoding="utf-8")
+    other = train(config(own), tmp_path / "other", CPU).path
+    assert contents(other)["final.safetensors"] != before["final.safetensors"]
+    assert "2 * gradient" in (other / "method.py").read_text(encoding="utf-8")
 
 
 def test_snakemake_plans_a_cell_whose_file_was_edited(own, tmp_path):

@@ -6,7 +6,7 @@ import torch
 
 import fedflat
 from fedflat.bench.code.trusted_code import trust
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics import metrics_of
 from fedflat.bench.metrics.columns import metric_column
@@ -45,6 +45,17 @@ def test_functions_and_classes_are_metrics_with_words():
     assert metric_column("train_most_confused").better == "lower"
 
 
+def test_a_name_of_fedflats_metrics_gives_a_column_of_its_own(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def worst_client(accuracies):\n    return -min(accuracies)\n", encoding="utf-8")
+    trust(file.read_bytes())
+    metrics = Evaluation.parse({"metrics": ["worst_client", f"{file}:worst_client"]}).judged_by(label_maps=False)
+    found = evaluate(lambda x: x, [(SCORES, LABELS)], metrics, np.array([[1, 0], [0.5, 0.5]]))
+    assert (found["worst_client"], found["own_worst_client"]) == (50, -50)
+    assert metric_column("test_worst_client").title == "test accuracy of the worst client"
+    assert metric_column("test_own_worst_client").title == "test own worst client"
+
+
 def test_a_simulation_takes_them_and_ends_when_it_is_told(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def lowest(accuracies):\n    return min(accuracies)\n", encoding="utf-8")
@@ -64,7 +75,6 @@ def test_a_simulation_takes_them_and_ends_when_it_is_told(tmp_path):
 
 MISTAKES = {
     "def f(a, b, c): ...": r"the function f has the arguments \(a, b, c\)",
-    "def accuracy(scores, labels): ...": "has the name of one of FedFlat's metrics .*my_accuracy",
     "class f: ...": "f is no metric",
     "from fedflat.evaluation import OfClients\nclass f(OfClients): ...": "it lacks of",
     "def f(accuracies): ...\nf.better = 'up'": "better of the metric f = 'up' .*higher, lower, none",
@@ -78,9 +88,8 @@ def test_mistakes_are_one_line_before_a_run(code, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(code, encoding="utf-8")
     trust(file.read_bytes())
-    name = "accuracy" if "accuracy" in code else "f"
     with pytest.raises(UserError, match=MISTAKES[code]) as caught:
-        Evaluation.parse({"metrics": ["macro_f1", f"{file}:{name}"]})
+        Evaluation.parse({"metrics": ["macro_f1", f"{file}:f"]})
     assert len(str(caught.value).splitlines()) == 1
 
 

@@ -16,7 +16,7 @@ from tests.places import MINI
 CELL = "digits/dirichlet-0.1/4-of-20/fedavg"
 
 
-def asked(folder: Path, *options: str) -> list[str]:
+def printed(folder: Path, *options: str) -> list[str]:
     """The lines that `fedflat run` prints, without the last one, which has its times."""
     words = ["run", "own/experiments.yaml", CELL, "--set", "grid.seeds=[0]", "--set", "training.rounds=2", *options]
     done = commands.fedflat(*words, "--device", "cpu", cwd=folder)
@@ -28,7 +28,7 @@ def asked(folder: Path, *options: str) -> list[str]:
 def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("answers")
     shutil.copytree(Path(MINI).parent, folder / "own")
-    first = asked(folder)
+    first = printed(folder)
     assert "not trained again" not in first[-2]
     return folder
 
@@ -46,14 +46,14 @@ def with_other_answers(folder: Path) -> None:
 
 
 def test_the_answer_is_what_a_whole_command_says(folder: Path) -> None:
-    quick = asked(folder)
+    quick = printed(folder)
     shutil.rmtree(ResultPaths(folder / "results").store / FOLDER)
-    assert asked(folder) == quick
+    assert printed(folder) == quick
     assert "(finished earlier, not trained again)" in quick[0]
     with_other_answers(folder)
-    assert asked(folder) == ["kept"]
+    assert printed(folder) == ["kept"]
     moved = folder.rename(folder.with_name("moved"))
-    assert asked(moved) == ["kept"], "a folder may be moved"
+    assert printed(moved) == ["kept"], "a folder may be moved"
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_after_a_change_nothing_kept_is_said(change, folder: Path) -> None:
 @pytest.mark.parametrize("options", [("--replace",), ("--list",), ("--set", "training.lr=0.3")])
 def test_another_request_has_another_answer(options, folder: Path) -> None:
     with_other_answers(folder)
-    assert asked(folder, *options) != ["kept"]
+    assert printed(folder, *options) != ["kept"]
 
 
 def test_an_answer_that_cannot_be_kept_is_no_error(folder: Path) -> None:
     kept = ResultPaths(folder / "results").store / FOLDER
     shutil.rmtree(kept)
     kept.write_text("a file in the way", encoding="utf-8")
-    assert "not trained again" in asked(folder)[0]
+    assert "not trained again" in printed(folder)[0]
 
 
 def test_an_answer_needs_no_torch(folder: Path) -> None:

@@ -13,7 +13,8 @@ from fedflat.bench.data.dataset import Batches
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import METRICS
-from fedflat.bench.experiments.run_config import Evaluation, RunConfig
+from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_setup import EVALUATION_BATCH, RunSetup
 from tests.problems import train

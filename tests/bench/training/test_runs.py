@@ -10,7 +10,7 @@ import torch
 
 from fedflat.bench.data.partitions.base import partition_hash
 from fedflat.bench.experiments.experiment import load_experiment
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import RunSetup

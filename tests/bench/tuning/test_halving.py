@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedflat.bench.experiments.run_config import Evaluation
+from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.tuning.halving import RungStep, better_half, enumerated, next_step, rounds_of_rungs, winner
 from fedflat.bench.tuning.score import evaluated_rounds, score
 
