@@ -149,6 +149,11 @@ class RunConfig(Frozen):
                 f"the loss {self.method.built.loss.name} needs labels of {'pixels' if needs else 'images'}, but the "
                 f"data set {data} has labels of {'pixels' if of_pixels else 'images'} (allowed: {', '.join(suitable)})"
             )
+        if of_pixels and self.evaluation.by_client is not None:
+            raise UserError(
+                f"evaluation.by_client needs labels of images, but the data set {data} has labels of pixels "
+                "(allowed: null)"
+            )
         for augmentation in self.training.augmentation or ():
             if augmentation.label_maps not in (None, of_pixels):
                 suitable = [name for name, kind in AUGMENTATIONS.items() if kind.label_maps in (None, of_pixels)]

@@ -13,7 +13,6 @@ from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.measures.clients import (
     Floats,
     mean_of_classes,
-    mean_of_clients,
     over_how_many,
     responses,
     summary,
@@ -23,7 +22,7 @@ from fedflat.bench.data.dataset import Subset
 from fedflat.bench.data.partitions import AnyPartition, parse_partition
 from fedflat.bench.data.partitions.base import Partition
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.metrics.of_clients import expected_of_clients, label_shares
+from fedflat.bench.metrics.of_clients import expected_of_clients, label_shares, mean_of_clients
 from fedflat.bench.metrics.quantity import Better, Quantity
 from fedflat.bench.numerics.streams import numpy_stream
 

@@ -84,6 +84,13 @@ class Evaluation(Frozen):
         description="metrics that are evaluated in addition to accuracy and loss (and mean IoU for segmentation): "
         "names, or your own, such as mine.py:tenth; null: none",
     )
+    by_client: Literal["expected", "own"] | None = Field(
+        default=None,
+        examples=["expected"],
+        description="the accuracy of each client is stored at each evaluation: expected, on the test images, the "
+        "classes weighted by their shares of the client's training images, as in worst_client; own, on the images that "
+        "the client holds out (validation: 0.1), or on its training images if it holds out none; null: it is not",
+    )
     training_images: Annotated[Images | None, ALL_IS_MOST] = Field(
         default=None,
         examples=[1000],

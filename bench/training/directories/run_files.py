@@ -15,6 +15,7 @@ from fedflat.bench.files.tensor_file import open_tensors
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import (
+    BY_CLIENT,
     CONFIG,
     FINAL,
     LOCAL_MODELS,
@@ -54,6 +55,7 @@ def readers(run: RunDirectory, *, models: bool = True) -> dict[Path, Callable[[]
         path / METRICS: run.metrics,
         path / TIMES: run.times,
         path / PARTITION: run.split,
+        **({path / BY_CLIENT: run.client_accuracies} if run.has_client_accuracies else {}),
         **{file: functools.partial(_read_models, run, file) for file in of_models},
         **{file: functools.partial(_read_code, run, file) for file in _copies_of_code(run)},
     }

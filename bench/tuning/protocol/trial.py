@@ -22,8 +22,9 @@ DISTANCE_ROUNDS = 20
 
 
 def as_trial(run: RunConfig, seed: int) -> RunConfig:
-    """The run with a tuning seed, judged on the data set's images for validation; no state is stored."""
-    evaluation = {"validation": OWN, "training_images": None, "snapshot_every": None, "local_models": None}
+    """The run with a tuning seed, judged on the data set's images for validation; it stores no states or clients."""
+    none_stored = {"snapshot_every": None, "local_models": None, "by_client": None}
+    evaluation = {"validation": OWN, "training_images": None, **none_stored}
     data = run.model_dump()
     return RunConfig.parse({**data, "seed": seed, "evaluation": {**data["evaluation"], **evaluation}})
 

@@ -16,7 +16,6 @@ from fedflat.analysis.analyses import parse_analysis
 from fedflat.analysis.analyses.run_analysis import run_analysis
 from fedflat.analysis.measures.clients import (
     mean_of_classes,
-    mean_of_clients,
     over_how_many,
     responses,
     summary,
@@ -29,7 +28,7 @@ from fedflat.bench.data.root import data_root
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.metrics.of_clients import expected_of_clients, label_shares
+from fedflat.bench.metrics.of_clients import expected_of_clients, label_shares, mean_of_clients
 from fedflat.bench.numerics.streams import numpy_stream
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import load_dataset

@@ -87,6 +87,9 @@ def test_tables_of_runs_and_the_page_show_them(named: RequestedExperiment) -> No
     assert data["metrics"] == ["test_macro_f1", "test_top2", "test_worst_two", "test_spread"]
     frame = fedflat.metrics(named.name_or_file, results=named.results)
     assert frame["test_spread"].tolist() == pd.concat([r.metrics for r in runs])["test_spread"].tolist()
+    clients = fedflat.client_accuracies(named.name_or_file, results=named.results)
+    lowest = clients.sort_values("accuracy").groupby(["method", "round"]).head(2)
+    assert lowest.groupby(["method", "round"])["accuracy"].mean().tolist() == frame["test_worst_two"].tolist()
 
 
 def test_comparisons_show_them_for_own_runs(named: RequestedExperiment) -> None:
