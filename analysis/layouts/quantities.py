@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from fedflat.analysis.analyses import ANALYSES
+from fedflat.analysis.analyses import ANALYSES, analyses_of_users
+from fedflat.analysis.analyses.base import Analysis
 from fedflat.bench.engine.federation import MEASURED
 from fedflat.bench.input.errors import unknown
 from fedflat.bench.methods.compose import SLOTS
@@ -70,9 +71,9 @@ def _of_rounds() -> Iterator[tuple[str, Shown]]:
             yield name, Shown(**asdict(found), in_each_round=True)
 
 
-def _of_analyses() -> Iterator[tuple[str, Shown]]:
+def _of_analyses(analyses: Mapping[str, type[Analysis]]) -> Iterator[tuple[str, Shown]]:
     """The quantities of analyses whose rows have a `metric`."""
-    for file, analysis in ANALYSES.items():
+    for file, analysis in analyses.items():
         if "metric" in analysis.columns:
             for name, found in analysis.quantities.items():
                 yield name, Shown(**asdict(found), file=file)
@@ -81,15 +82,15 @@ def _of_analyses() -> Iterator[tuple[str, Shown]]:
 QUANTITIES: Mapping[str, Shown] = {
     **dict(_of_metrics(METRICS)),
     **dict(_of_rounds()),
-    **dict(_of_analyses()),
+    **dict(_of_analyses(ANALYSES)),
 }
 """Those of FedFlat by name."""
 
 
 def known_quantities() -> Mapping[str, Shown]:
-    """Those of FedFlat, and of the metrics of users, by name."""
+    """Those of FedFlat, and of the metrics and analyses of users, by name."""
     of_users = {name: kind for name, kind in known_metrics().items() if name not in METRICS}
-    return {**QUANTITIES, **dict(_of_metrics(of_users))}
+    return {**dict(_of_analyses(analyses_of_users())), **dict(_of_metrics(of_users)), **QUANTITIES}
 
 
 def round_columns() -> tuple[str, ...]:

@@ -162,7 +162,7 @@ class Tidy:
         return {run.seed: run.identity for run in self.experiment.cell(cell).runs}
 
     def _check_provenance(self, path: Path, frame: pd.DataFrame, cell: CellAddress, analysis: Analysis) -> None:
-        options = name_value_pairs(analysis.options().items())
+        options = name_value_pairs(analysis.inputs().items())
         others = {label: self.experiment.compared_cell(cell, label).path for label in analysis.compared_labels()}
         rows = frame[["seed", "options", "compared_with"]].astype(object).fillna("").drop_duplicates()
         for seed, stated, compared_with in rows.itertuples(index=False, name=None):

@@ -348,7 +348,7 @@ class Workflow:
     def analysis(self, w: Wildcards) -> list[str]:
         """Name and options of an analysis, as arguments of `fedflat analyse`."""
         analysis = self.experiments[w.experiment].analyses[w.analysis]
-        return [analysis.name, *(f"--set={name}={value}" for name, value in analysis.options().items())]
+        return [analysis.in_commands, *(f"--set={name}={value}" for name, value in analysis.options().items())]
 
     # Tables, figures and pages
 

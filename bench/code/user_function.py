@@ -1,5 +1,6 @@
-"""A function in a user-defined Python file, which a configuration names: a model, a data set, or a metric."""
+"""A function in a user-defined Python file that a configuration names: a model, a data set, a metric, an analysis."""
 
+import re
 from collections.abc import Callable, Mapping
 from importlib.util import decode_source
 from pathlib import Path
@@ -12,12 +13,25 @@ from fedflat.bench.code.module_places import found
 from fedflat.bench.code.modules import checked_imports
 from fedflat.bench.code.named_code import CodeFile, NamedCode
 from fedflat.bench.code.user_code import check_suffix, failure, refuse_own_imports, run_file
+from fedflat.bench.input.bounds import LONGEST_NAME
 from fedflat.bench.input.content import code_hash, expanded, read_own, short_hash
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.field_words import FilledIn
 from fedflat.bench.input.frozen import Frozen
 
 T = TypeVar("T")
+
+NAME_OF_CODE = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
+"""The names that metrics and analyses of users have in tables."""
+
+OWN_PREFIX = "own_"
+"""The beginning of such a name if FedFlat has something of this name: a stored column of a name means one thing, and
+the name of the file is no part of a run's identity."""
+
+
+def in_snake_case(name: str) -> str:
+    """The name of a class in lower-case letters: WorstTwo is worst_two."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 class UserFunction(NamedCode, Frozen):

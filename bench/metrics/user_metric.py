@@ -1,7 +1,6 @@
 """Metrics of users: a class, or a plain function, that their file or their code defines."""
 
 import inspect
-import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar, get_args
@@ -9,8 +8,7 @@ from typing import Any, ClassVar, get_args
 from pydantic import Field
 from torch import Tensor
 
-from fedflat.bench.code.user_function import UserFunction
-from fedflat.bench.input.bounds import LONGEST_NAME
+from fedflat.bench.code.user_function import NAME_OF_CODE, OWN_PREFIX, UserFunction, in_snake_case
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics import METRICS, add_of_user
 from fedflat.bench.metrics.base import Floats, Metric, OfSamples
@@ -19,10 +17,6 @@ from fedflat.bench.metrics.quantity import Better
 
 NOUN = "metric"
 
-OWN_PREFIX = "own_"
-"""The beginning of the name of a user's metric that has the name of one of FedFlat's."""
-
-_NAME = rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}"
 _WORDS = ("title", "plural", "unit")
 
 
@@ -76,10 +70,10 @@ def kind_of(given: Any) -> type[Metric]:
 def _completed(kind: type[Metric]) -> type[Metric]:
     """The class with a name and a title, after a check of all words."""
     if getattr(kind, "name", None) is None:
-        kind.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower()
+        kind.name = in_snake_case(kind.__name__)
     if getattr(kind, "title", None) is None:
         kind.title = kind.name.replace("_", " ")
-    if not isinstance(kind.name, str) or not re.fullmatch(_NAME, kind.name):
+    if not isinstance(kind.name, str) or not NAME_OF_CODE.fullmatch(kind.name):
         raise UserError(f"name = {kind.name!r} (allowed: lower-case letters, digits and '_', the first one a letter)")
     for word in _WORDS:
         if not isinstance(value := getattr(kind, word), str) or "\n" in value:
@@ -88,7 +82,7 @@ def _completed(kind: type[Metric]) -> type[Metric]:
         raise UserError(f"better of the metric {kind.name} = {kind.better!r} (allowed: {', '.join(get_args(Better))})")
     if (of_fedflat := METRICS.get(kind.name)) is kind:  # FedFlat's own class is a metric, too
         return kind
-    if of_fedflat is not None:  # a stored column of this name means one thing; the name of the file is no identity
+    if of_fedflat is not None:
         kind.name = OWN_PREFIX + kind.name
         if kind.title in (of_fedflat.title, of_fedflat.name.replace("_", " ")):
             kind.title = f"own {kind.title}"

@@ -1,24 +1,28 @@
-"""Metrics that an experiment names, FedFlat's and those of the docs' example.
+"""Metrics and analyses that an experiment names, FedFlat's and those of the docs' example.
 
-They are in the rounds of its runs, a table, a curve, the table of runs, the page and a comparison.
+Metrics are in the rounds of its runs, a table, a curve, the table of runs, the page and a comparison.
 """
 
 import json
 import re
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import fedflat
+from fedflat.analysis.analyses.stored import wanted_files
 from fedflat.analysis.comparison.baselines import Baselines, load
 from fedflat.analysis.comparison.compare import compare, comparison_of
 from fedflat.analysis.comparison.explore import render_explorer
 from fedflat.analysis.comparison.report.text import as_text
 from fedflat.analysis.comparison.run_table import curve_table, finished_runs, run_table
 from fedflat.analysis.layouts.run_columns import RATED, better, column_name
+from fedflat.analysis.provenance.export import export
 from fedflat.analysis.report.figures import Figures
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
@@ -27,7 +31,7 @@ from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.csv_json import write_checked_csv
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.current import first_differing_field
-from tests.analysis.conftest import train_all
+from tests.analysis.conftest import analysed, train_all
 from tests.documents import PAGES
 from tests.places import ROOT
 
@@ -54,8 +58,8 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> RequestedExperiment:
         file = folder / f"{name}.yaml"
         file.parent.mkdir(exist_ok=True)
         file.write_text(content, encoding="utf-8")
-    train_all(folder / "own_metrics.yaml", folder / "results")
-    return RequestedExperiment(str(folder / "own_metrics.yaml"), folder / "results")
+    train_all(folder / "own.yaml", folder / "results")
+    return RequestedExperiment(str(folder / "own.yaml"), folder / "results")
 
 
 def test_tables_and_curves_show_them(named: RequestedExperiment) -> None:
@@ -108,6 +112,39 @@ def test_comparisons_show_them_for_own_runs(named: RequestedExperiment) -> None:
         compare("fedsam", "bench1d", named.results, experiment=named.name_or_file, metric="test_top2")
 
 
+def test_an_own_analysis_is_one_of_the_experiment(named: RequestedExperiment, tmp_path: Path) -> None:
+    """Its values are in the docs' table, with those of the same analysis with another option, and in an archive."""
+    assert {"weight_norm", "euclidean"} <= {*named.analysis_names}
+    for path in named.experiment.paths():
+        for name in ("weight_norm", "euclidean"):
+            analysed(named.paths, "own", path, name, named.analyses[name])
+    models = [run.directory.final(torch.device("cpu")).w for run in finished_runs(named)]
+    (block,) = Tables(named).filled("own").entries
+    assert [[entry.mean for entry in row[1:]] for row in block] == [
+        pytest.approx([float(w.norm(1)), float(w.norm(2))]) for w in models
+    ]
+    frame = fedflat.analysis_values(named.name_or_file, "weight_norm", results=named.results)
+    assert frame["definition"].unique().tolist() == ["1-norm"]
+    export(["own_table_own"], tmp_path / "own.zip", named.results, {}, [named.name_or_file])
+    with zipfile.ZipFile(tmp_path / "own.zip") as archive:
+        source = Path(named.name_or_file).with_name("own_analysis.py").read_bytes()
+        assert archive.read("experiment/own_analysis.py") == source
+        copies = [name for name in archive.namelist() if re.search(r"/analyses/weight_norm-\w+\.py$", name)]
+        assert [archive.read(name) for name in copies] == [source] * 4
+
+
+def test_an_edited_analysis_is_computed_again(named: RequestedExperiment, tmp_path: Path) -> None:
+    folder = Path(named.name_or_file).parent
+    edited = Path(shutil.copytree(folder, tmp_path / "edited", ignore=shutil.ignore_patterns("results")))
+    file, path = edited / "own_analysis.py", named.experiment.addresses[0]
+    again = RequestedExperiment(str(edited / "own.yaml"), named.results)
+    same = [wanted_files(named.paths, one.experiment, one.analyses["weight_norm"], path) for one in (named, again)]
+    assert same[0] == same[1], "the place of the file does not matter"
+    file.write_text(f"{file.read_text(encoding='utf-8')}\n# edited", encoding="utf-8")
+    now = RequestedExperiment(str(edited / "own.yaml"), named.results)
+    assert wanted_files(now.paths, now.experiment, now.analyses["weight_norm"], path) != same[0]
+
+
 def test_an_edit_is_noticed_and_the_run_keeps_its_copy(named: RequestedExperiment, tmp_path: Path) -> None:
     file = Path(named.name_or_file).with_name("own_metrics.py")
     run = finished_runs(named)[0].directory
@@ -116,7 +153,7 @@ def test_an_edit_is_noticed_and_the_run_keeps_its_copy(named: RequestedExperimen
     assert run.config.identity == named.experiment.cells()[finished_runs(named)[0].address.path].runs[0].identity
     edited = Path(shutil.copytree(file.parent, tmp_path / "edited", ignore=shutil.ignore_patterns("results")))
     (edited / file.name).write_text(f"{file.read_text(encoding='utf-8')}\n# edited", encoding="utf-8")
-    now = load_experiment(str(edited / "own_metrics.yaml")).cells()[finished_runs(named)[0].address.path].runs[0]
+    now = load_experiment(str(edited / "own.yaml")).cells()[finished_runs(named)[0].address.path].runs[0]
     assert now.identity != run.config.identity
     assert re.match(
         rf"'{edited}.*has been edited; the run's copy is '{run.path}/", first_differing_field(run.config, now)
