@@ -1,4 +1,4 @@
-"""Analyses by name: a module NAME in one of the folders here defines the analysis NAME."""
+"""Analyses by name: a module NAME in a folder here defines the analysis NAME; files of users define others."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping

@@ -10,7 +10,7 @@ from fedflat.bench.engine.participation import Participation
 from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.experiments.sections.method_choice import MethodChoice
-from fedflat.bench.experiments.sections.own_analysis import OwnAnalysis, referenced_analysis
+from fedflat.bench.experiments.sections.own_analysis import Named, referenced_analysis
 from fedflat.bench.experiments.sections.scale import Scale
 from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.experiments.sections.tuning import SearchRanges, Tuned, Tuning
@@ -193,7 +193,7 @@ class ExperimentFile(Frozen):
         default=None, description="an experiment, by name or file, whose other keys and layouts this one inherits"
     )
     description: str = ""
-    analyses: tuple[OwnAnalysis, ...] | None = Field(
+    analyses: tuple[Named, ...] | None = Field(
         default=None,
         examples=[["mine.py:WeightNorm"]],
         description="analyses of your own, in addition to those that fedflat analyses lists; null: none",

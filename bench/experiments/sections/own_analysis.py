@@ -1,9 +1,9 @@
 """The key `analyses` of an experiment: analyses of a user, by the file and class that define them."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from fedflat.bench.code.named_code import parse_reference
 from fedflat.bench.code.user_function import UserFunction
@@ -23,6 +23,10 @@ class OwnAnalysis(UserFunction):
     def reference(self) -> str:
         """The short form: path/to/file.py:Class, or package.module:Class."""
         return f"{self.module or self.file}:{self.function}"
+
+
+Named = Annotated[OwnAnalysis, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})]
+"""One in an experiment's file: as path/to/file.py:Class, or by its fields."""
 
 
 def referenced_analysis(given: Any) -> Any:
