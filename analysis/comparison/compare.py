@@ -127,8 +127,8 @@ def compare(
     judged = [name for name in stored.metrics if name != TIMING]
     if metric == TIMING:
         raise UserError(
-            f"--metric {TIMING}: not compared, because seeds that are trained together have one timing; the report's "
-            f"table of costs shows it (allowed: {', '.join(judged)})"
+            f"--metric {TIMING}: not compared, because stored runs have the times of another machine, and seeds that "
+            f"are trained together have one timing (allowed: {', '.join(judged)})"
         )
     if metric not in judged and (found := metric_column(metric)) is not None:
         why = f"the stored baselines of {grid} do not have it: the table of further metrics shows that of own runs"

@@ -24,7 +24,7 @@ from fedflat.bench.experiments.sections.evaluation import TEST
 MARKS = {BETTER: "+", WORSE: "−", UNCLEAR: "", NONE: ""}
 """Significance marks of entries of rivals."""
 
-COST_TITLES = {"communicated_mb": "traffic (MB)", "gradients": "gradients", "seconds": "seconds"}
+COST_TITLES = {"communicated_mb": "traffic (MB)", "gradients": "gradients"}
 
 DISTANCES = (0.0, 0.5, 1.0, 2.0, 5.0)
 """Distances of the table of profiles, in points."""
@@ -239,10 +239,6 @@ def cost_table(comparison: Comparison) -> ReportTable:
         notes.append("Gradients: of single images, over all clients.")
     if "communicated_mb" in columns:
         notes.append("Traffic: up and down, all clients, in 10^6 bytes.")
-    if "seconds" in columns:
-        notes.append(
-            "Seconds: as measured, also on other machines. Seeds that are trained together have one timing: no tests."
-        )
     caption = Caption.of(
         "Costs", "What a whole run costs, as mean over settings and seeds, with the mean of its results.", notes
     )
