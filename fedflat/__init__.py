@@ -5,6 +5,7 @@
     fedflat.simulate("fedsam", model, clients, ...)                 train a model on tensors or arrays, without files
     fedflat.runs("quick")                                           one row per finished run of an experiment
     fedflat.metrics("quick")                                        one row per round of each run
+    fedflat.client_accuracies("mine.yaml")                          one row per round and client (evaluation.by_client)
     fedflat.analysis_values("quick", "hessian")                     an analysis of all runs
     fedflat.load_run("results/store/.../seed-0")                    one run: configuration, metrics, model, data
     fedflat.load_model("results/store/.../seed-0")                  the trained model of a run, as a torch module
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
     from fedflat.bench.input.errors import UserError
     from fedflat.bench.training.engine_choice import EngineChoice
     from fedflat.curvature import hessian, sharpness, surface
-    from fedflat.results import Run, analysis_values, load_model, load_run, metrics, runs
+    from fedflat.results import Run, analysis_values, client_accuracies, load_model, load_run, metrics, runs
     from fedflat.round_logs import tensorboard
     from fedflat.simulation import simulate
     from fedflat.simulation_result import SimulationResult
 
 __all__ = [
     "EngineChoice", "Run", "SimulationResult", "UserError", "__version__",
-    "analysis_values", "hessian", "load_model", "load_run", "metrics", "runs", "sharpness", "simulate", "surface",
-    "tensorboard",
+    "analysis_values", "client_accuracies", "hessian", "load_model", "load_run", "metrics", "runs", "sharpness",
+    "simulate", "surface", "tensorboard",
 ]  # fmt: skip
 
 _MODULES = {
@@ -43,11 +44,13 @@ _MODULES = {
     "tensorboard": "fedflat.round_logs",
     "UserError": "fedflat.bench.input.errors",
     **dict.fromkeys(("hessian", "sharpness", "surface"), "fedflat.curvature"),
-    **dict.fromkeys(("Run", "analysis_values", "load_model", "load_run", "metrics", "runs"), "fedflat.results"),
+    **dict.fromkeys(
+        ("Run", "analysis_values", "client_accuracies", "load_model", "load_run", "metrics", "runs"), "fedflat.results"
+    ),
 }
 
 
-_PUBLIC = ("analyses", "analysis", "datasets", "methods", "models")
+_PUBLIC = ("analyses", "analysis", "datasets", "evaluation", "methods", "models")
 """Modules with what a user's file imports; `analysis` was the name of a function, see there."""
 
 

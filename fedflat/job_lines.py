@@ -6,9 +6,11 @@ only leave all of them out. So `profiles/default` does this, and a handler of Py
 
 import logging
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,9 @@ ERROR = "fedflat: "
 LAST_LINES = 5
 """How many lines of the log of a failed job are printed."""
 
+SILENCE = 60.0
+"""Seconds without a line after which a line says what the job that began first is doing."""
+
 
 @dataclass
 class _Job:
@@ -47,7 +52,8 @@ class _Job:
 class JobLines(logging.Handler):
     """Prints a line for each job that ends, and messages of Snakemake that are not `NOISE`.
 
-    In a dry run, a line for each job that would run. `targets`: the names of rules that only have input. `unfinished`:
+    If no job ends for a while, the last line of a running job's log is printed. In a dry run, a line for each job that
+    would run. `targets`: the names of rules that only have input. `unfinished`:
     the rules of the jobs that have not finished, requested when a checkpoint has added jobs.
     """
 
@@ -61,15 +67,35 @@ class JobLines(logging.Handler):
         self._left: Counter[str] = Counter()
         self._total = 0
         self._seconds: dict[str, list[float]] = {}
-        self._began = time.monotonic()
+        self._began = self._printed = time.monotonic()
+        self._watch: threading.Thread | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print what is to be known about an event; a record of another version of Snakemake stops no job."""
         try:
-            for line in self._lines(record):
-                print(line, file=sys.stderr, flush=True)
+            self._print(self._lines(record))
         except Exception:
             self.handleError(record)
+
+    def still(self) -> list[str]:
+        """After a silence, what the job that began first is doing."""
+        if not self._jobs or time.monotonic() - self._printed < SILENCE:
+            return []
+        job = min(self._jobs.values(), key=lambda one: one.started)
+        last = next(iter(_last_lines([log for log in job.logs[:1] if Path(log).is_file()], 1)), "")
+        done = f"{self._total - self._left.total()} of {self._total}, {len(self._jobs)} running"
+        return [f"{done}: {job.message}, for {duration(time.monotonic() - job.started)}{f': {last}' if last else ''}"]
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
+            self._printed = time.monotonic()
+
+    def _watching(self) -> None:
+        while True:
+            time.sleep(SILENCE / 10)
+            with self.lock or nullcontext():
+                self._print(self.still())
 
     def failures(self) -> list[str]:
         """The failed jobs, each in one line if its log ends with that of a `UserError`; else with its last lines."""
@@ -113,6 +139,9 @@ class JobLines(logging.Handler):
             return []
         job = _Job(about["rule_msg"] or rule, rule, about["log"], time.monotonic())
         self._jobs[about["jobid"]] = job
+        if self._watch is None and not self._dryrun:  # not before the command server is forked
+            self._watch = threading.Thread(target=self._watching, daemon=True)
+            self._watch.start()
         if self.unfinished is not None and self._left[rule] < sum(one.rule == rule for one in self._jobs.values()):
             done = self._total - self._left.total()
             self._left = Counter(name for name in self.unfinished() if name not in self.targets)
@@ -128,7 +157,7 @@ class JobLines(logging.Handler):
         self._seconds.setdefault(job.rule, []).append(seconds)
         self._left[job.rule] -= 1
         left = self._left.total()
-        then = f", about {duration(self._time_left())} left" if left else ""
+        then = f", {about}" if left and (about := self._time_left()) else ""
         return [f"{self._total - left} of {self._total}{then}: {job.message} ({duration(seconds)})"]
 
     def _failing(self, number: int, logs: list[str]) -> list[str]:
@@ -139,16 +168,21 @@ class JobLines(logging.Handler):
         self._failed[number] = job
         return [f"failed: {job.message}"]
 
-    def _time_left(self) -> float:
-        """The seconds for the remaining jobs: as long as finished jobs of the same rule, as many at the same time."""
-        finished = [seconds for rule in self._seconds.values() for seconds in rule]
+    def _time_left(self) -> str:
+        """The time for the remaining jobs: as long as finished jobs of the same rule, as many at the same time.
+
+        'At least' that of the rules of which a job has finished, if there are others; empty if there are only others.
+        """
+        now = time.monotonic()
+        finished = sum(seconds for rule in self._seconds.values() for seconds in rule)
         usual = {rule: sum(seconds) / len(seconds) for rule, seconds in self._seconds.items()}
-        mean = sum(finished) / len(finished)
-        elapsed = time.monotonic() - self._began
-        running = sum(time.monotonic() - job.started for job in self._jobs.values())
-        at_once = max(1.0, (sum(finished) + running) / max(elapsed, 1e-9))
-        work = sum(left * usual.get(rule, mean) for rule, left in self._left.items())
-        return max(0.0, work - running) / at_once
+        running = {number: now - job.started for number, job in self._jobs.items()}
+        at_once = max(1.0, (finished + sum(running.values())) / max(now - self._began, 1e-9))
+        work = sum(left * usual.get(rule, 0.0) for rule, left in self._left.items())
+        spent = sum(seconds for number, seconds in running.items() if self._jobs[number].rule in usual)
+        if all(rule in usual for rule, left in self._left.items() if left):
+            return f"about {duration(max(0.0, work - spent) / at_once)} left"
+        return f"at least {duration(max(0.0, work - spent) / at_once)} left" if work else ""
 
 
 def print_job_lines(settings: OutputSettings) -> JobLines | None:
@@ -171,10 +205,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def _last_lines(logs: Iterable[str]) -> Iterable[str]:
+def _last_lines(logs: Iterable[str], count: int = LAST_LINES) -> Iterable[str]:
     for log in logs:
         try:
             text = Path(log).read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             text = str(error)
-        yield from text.splitlines()[-LAST_LINES:]
+        yield from text.splitlines()[-count:]

@@ -1,6 +1,6 @@
 """Part of the Python API: the results of an experiment as data frames, and single runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ Overrides = Annotated[Mapping[str, Any], plain_mapping('{"training.rounds": 20}'
 
 
 class Run(RunDirectory):
-    """A finished run: `path`, `config`, `identity`, `provenance`, `metrics()`, `times()`, `model()`, `data()`, ..."""
+    """A finished run: `path`, `config`, `identity`, `provenance`, `metrics()`, `client_accuracies()`, `model()`, ..."""
 
     @checked
     def __init__(self, path: str | Path) -> None:
@@ -151,10 +151,30 @@ def metrics(
     >>> rounds[rounds["seed"] == 0]["round"].tolist() == list(range(1, 31))
     True
     """
-    return pd.concat(
-        [run.metrics().assign(**ids)[[*ids, *run.metrics()]] for ids, run in _finished(experiment, results, overrides)],
-        ignore_index=True,
-    )
+    return _of_runs(RunDirectory.metrics, experiment, results, overrides)
+
+
+@checked
+def client_accuracies(
+    experiment: NameOrFile, *, results: str | Path = "results", overrides: Overrides | None = None
+) -> pd.DataFrame:
+    """One row per evaluated round and client of each finished run of an experiment with `evaluation.by_client`.
+
+    The column `accuracy` is in percent; it is NaN for a client without images on which it could be measured. Arguments
+    and errors as in `runs`; a `UserError`, too, if a run did not store them.
+    """
+    return _of_runs(RunDirectory.client_accuracies, experiment, results, overrides)
+
+
+def _of_runs(
+    read: Callable[[RunDirectory], pd.DataFrame],
+    experiment: NameOrFile,
+    results: str | Path,
+    overrides: Overrides | None,
+) -> pd.DataFrame:
+    """A table of each finished run of an experiment, one below the other, after the columns that identify the run."""
+    tables = ((ids, read(run)) for ids, run in _finished(experiment, results, overrides))
+    return pd.concat([table.assign(**ids)[[*ids, *table]] for ids, table in tables], ignore_index=True)
 
 
 @checked

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedflat.bench.code.named_code import parse_reference, trust_named
 from fedflat.bench.data.partitions import parse_partition
 from fedflat.bench.engine.batches import LocalSteps
 from fedflat.bench.engine.divergence import evaluation_diverged
@@ -34,9 +35,10 @@ from fedflat.bench.methods.catalog import recipe
 from fedflat.bench.methods.method import Method
 from fedflat.bench.methods.recipe import Recipe
 from fedflat.bench.metrics import metrics_of
-from fedflat.bench.metrics.base import NO_CLIENTS
+from fedflat.bench.metrics.base import NO_CLIENTS, Metric
 from fedflat.bench.metrics.evaluation import evaluate
 from fedflat.bench.metrics.of_clients import label_shares
+from fedflat.bench.metrics.user_metric import NOUN, UserMetric, kind_of
 from fedflat.bench.models.network import has_buffers
 from fedflat.bench.training.calibration import choose_engine, is_small
 from fedflat.bench.training.engine import Engine
@@ -81,7 +83,8 @@ EngineOrName = Annotated[
     str | EngineChoice, Argument.instance("the name of a back end, or an EngineChoice", str, EngineChoice)
 ]
 Metrics = Annotated[
-    Sequence[str], Argument('a list of names, such as ["macro_f1"]', lambda value: tuple(_names(value)))
+    Sequence[str | Callable[..., Any]],
+    Argument('a list of names, functions and classes, such as ["macro_f1"]', lambda value: tuple(_names(value))),
 ]
 Callback = Annotated[OnRound, Argument.instance("a function of a dictionary", Callable)]
 Clients = Annotated[Sequence[OwnSamples] | OwnSamples, Argument.checked_later()]
@@ -147,8 +150,8 @@ def simulate(
       {"name": "stragglers", "share": 0.5}. None: all of it.
     - `lr`: local learning rate in the first round.
     - `test`: inputs and labels on which the global model is evaluated, every `evaluate_every` rounds and at the end;
-      inputs of the same kind as those of the clients. `metrics`: names of further metrics on them, as
-      `evaluation.metrics` of an experiment, such as ["macro_f1", "worst_client"].
+      inputs of the same kind as those of the clients. `metrics`: further metrics on them, as `evaluation.metrics` of an
+      experiment, such as ["macro_f1", "mine.py:tenth"]; your own also as functions and classes (`fedflat.evaluation`).
     - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults. `schedules`: schedules
       over rounds by name, such as {"rho": 0.1, "schedules": {"rho": {"name": "cosine"}}}.
     - `server_lr`: learning rate of the server. None, as for all such values: that of the method's recipe, else 1.
@@ -172,7 +175,7 @@ def simulate(
       machine, measured once, if the simulation is long enough to gain by a measurement, else `loop`.
     - `progress`: whether a progress bar is shown. None: on a terminal and in a notebook only.
     - `on_round`: called after each round with its row of the history, as a dictionary; for loggers, such as
-      `fedflat.tensorboard("logs/fedsam")`.
+      `fedflat.tensorboard("logs/fedsam")`. If it returns True, the simulation ends with this round.
     - `keep_every_round`: whether the result's `global_params` and `global_buffers` are those after each round, which
       all stay in memory and give `result.model_after(round)`, or only those after the last one.
 
@@ -213,7 +216,7 @@ def simulate(
         schedule, counts = _schedule(participants, rounds, participation, len(data.split), seed)
         federation = federation_on(built, objective, data, step_settings, steps, seed, len(schedule))
         tested = None if test is None else data.test_batches(objective, test, _evaluation_batch(objective, data))
-        judged = metrics_of(metrics, label_maps=False)
+        judged = metrics_of(map(_metric, metrics), label_maps=False)
         columns = [f"{TEST}_{metric.name}" for metric in judged]
         if metrics and tested is None:
             raise UserError("metrics need samples to evaluate on: give test, inputs and labels")
@@ -242,8 +245,9 @@ def simulate(
                     bar.set_postfix_str(f"test accuracy {row['test_accuracy']:.1f} %", refresh=False)
                 rows.append(row)
                 bar.update()
-                if on_round is not None:
-                    on_round(dict(row))
+                wish = None if on_round is None else on_round(dict(row))
+                if isinstance(wish, bool | np.bool_) and wish:
+                    break
         final = objective.load(kept[-1][0].clone()).eval()
     history = pd.DataFrame(rows)
     if tested:  # also if the first rounds diverged, or none was evaluated
@@ -335,11 +339,21 @@ def _shares(objective: Objective, data: OwnData, x: Tensor) -> NDArray[np.float6
     return label_shares(data.data.labels.cpu().numpy(), list(data.split), classes)
 
 
-def _names(given: object) -> Sequence[str]:
-    """Texts in a list or tuple; a ValueError for other values."""
-    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+def _names(given: object) -> Sequence[str | Callable[..., Any]]:
+    """Texts, functions and classes in a list or tuple; a ValueError for other values."""
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) or callable(one) for one in given):
         raise ValueError
     return given
+
+
+def _metric(given: str | Callable[..., Any]) -> str | type[Metric]:
+    """A name, or the metric that a function, a class, or a file that the caller names defines."""
+    if not isinstance(given, str):
+        return kind_of(given)
+    if ":" not in given:
+        return given
+    trust_named(given)
+    return UserMetric.parse(parse_reference(given, NOUN)).kind
 
 
 def _log(news: object) -> None:

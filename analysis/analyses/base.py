@@ -26,6 +26,7 @@ from fedflat.bench.data.sources.base import Source
 from fedflat.bench.engine.objective import Batched
 from fedflat.bench.experiments.address import RUN_IDS
 from fedflat.bench.experiments.sections.evaluation import Evaluation
+from fedflat.bench.experiments.sections.own_analysis import OwnAnalysis
 from fedflat.bench.input.bounds import ALL_IS_NULL, Count, Images, Seed
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
@@ -45,7 +46,7 @@ class Analysis(Frozen):
     """Whether it also analyses runs that diverged; if not, they have no rows."""
 
     of_stopped: ClassVar[bool] = False
-    """Whether it also analyses runs that stopped at a target accuracy; if not, they have no rows."""
+    """Whether it also analyses runs that stopped early; if not, they have no rows."""
 
     of_label_maps: ClassVar[bool | None] = None
     """Whether it analyses runs of segmentation, whose pixels have labels, and not the images: True: only these; False:
@@ -54,9 +55,21 @@ class Analysis(Frozen):
     of_final_model: ClassVar[bool] = True
     """Whether it analyses the global model after the last round; if not, its definitions say which model."""
 
+    own: ClassVar[OwnAnalysis | None] = None
+    """The file of a user that defines it; None: FedFlat does."""
+
     def options(self) -> dict[str, str]:
         """All options as JSON, for commands and tidy files; defaults too, because a new version may change one."""
         return {name: json.dumps(value) for name, value in self.model_dump(mode="json").items()}
+
+    def inputs(self) -> dict[str, str]:
+        """The options, and the hash of the file of a user: what rows depend on besides runs and FedFlat's code."""
+        return self.options() if self.own is None else {**self.options(), "code": json.dumps(self.own.code)}
+
+    @property
+    def in_commands(self) -> str:
+        """How commands name it: its name, or file and class of a user's."""
+        return self.name if self.own is None else self.own.reference
 
     @abstractmethod
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:

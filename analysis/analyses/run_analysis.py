@@ -18,7 +18,10 @@ from fedflat.analysis.analyses.provenance import (
     analysis_fingerprint,
     name_value_pairs,
 )
-from fedflat.analysis.analyses.stored import stored_file
+from fedflat.analysis.analyses.stored import copy_of_code, stored_file
+from fedflat.analysis.analyses.user_analysis import failed, rows_of
+from fedflat.bench.experiments.sections.own_analysis import OwnAnalysis
+from fedflat.bench.files.atomic import write_bytes
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.files.locks import waiting_lock
 from fedflat.bench.host.progress import Progress
@@ -54,7 +57,7 @@ def store_analysis(
             if remark is None:
                 unfinished = file.with_name(f".{file.stem}.unfinished")
                 table = _table(analysis, changed(run, partial_results=unfinished), provenance, log)
-                _write_with_run(file, table, run.directory, log)
+                _write_with_run(file, table, run.directory, log, analysis.own)
                 unfinished.unlink(missing_ok=True)
             else:
                 log(f"seed {seed}: computed earlier{remark}")
@@ -62,11 +65,16 @@ def store_analysis(
     return found
 
 
-def _write_with_run(file: Path, table: pd.DataFrame, run: RunDirectory, log: Progress) -> None:
-    """Write an analysis of a run next to it; a `UserError` if the run was trained again, or removed, meanwhile."""
+def _write_with_run(file: Path, table: pd.DataFrame, run: RunDirectory, log: Progress, own: OwnAnalysis | None) -> None:
+    """Write an analysis of a run next to it, and a copy of a user's file that has computed it.
+
+    A `UserError` if the run was trained again, or removed, meanwhile.
+    """
     with waiting_lock(run.path, lambda: log(f"waits for another process, which uses '{run.path}'")):
         if RunDirectory(run.path).provenance != run.provenance:
             raise UserError(f"'{run.path}' was trained again meanwhile: repeat the command")
+        if own is not None:
+            write_bytes(copy_of_code(file), own.source())
         write_checked_csv(file, table)
 
 
@@ -81,7 +89,7 @@ def run_analysis(
     """Analyse the runs of a folder (see `find_runs`) into one file, which is replaced.
 
     Its columns are: those that name a run, the columns of the analysis, `definition`, and `PROVENANCE_COLUMNS`. A run
-    that diverged, or stopped at a target accuracy, has no rows, unless the analysis uses such runs. `compare_with`:
+    that diverged, or stopped early, has no rows, unless the analysis uses such runs. `compare_with`:
     folders with the runs of other methods or partitions.
     """
     tables, partial_results = list[pd.DataFrame](), list[Path]()
@@ -124,7 +132,17 @@ def _table(
         return pd.DataFrame(columns=[*names, "identity", "seed", *analysis.columns, "definition", *PROVENANCE_COLUMNS])
     analysis.check(run.config.evaluation)
     analysis.check_data(run.config.dataset)
-    return identified(analysis.of_run(run).assign(**provenance), identity, seed, names)
+    return identified(_rows(analysis, run).assign(**provenance), identity, seed, names)
+
+
+def _rows(analysis: Analysis, run: AnalysedRun) -> pd.DataFrame:
+    """What the analysis computes; errors of a user's analysis are `UserError`s of one line."""
+    if analysis.own is None:
+        return analysis.of_run(run)
+    try:
+        return rows_of(analysis, analysis.of_run(run))
+    except (Exception, SystemExit) as error:
+        raise failed(analysis.own, error) from None
 
 
 def _remark(file: Path, wanted: Mapping[str, str], *, replace: bool) -> str | None:
@@ -155,7 +173,7 @@ def _compared(analysis: Analysis, run: AnalysedRun) -> tuple[str, list[tuple[str
 def _provenance(analysis: Analysis, run: AnalysedRun) -> dict[str, str]:
     """The values of `PROVENANCE_COLUMNS`; errors as for `_compared`."""
     identities = name_value_pairs(_compared(analysis, run)[1])
-    values = (name_value_pairs(analysis.options().items()), identities, analysis_fingerprint(analysis.name))
+    values = (name_value_pairs(analysis.inputs().items()), identities, analysis_fingerprint(analysis.name))
     return dict(zip(PROVENANCE_COLUMNS, values, strict=True))
 
 
@@ -163,7 +181,7 @@ def _unusable(analysis: Analysis, runs: Sequence[AnalysedRun]) -> str | None:
     """Why one of these runs has no model for the analysis; None if all have one."""
     for run in runs:
         if run.directory.stopped and not analysis.of_stopped:
-            return f"'{run.directory.path}' stopped at its target accuracy"
+            return f"'{run.directory.path}' stopped early"
         if analysis.of_diverged:
             continue
         if run.directory.diverged:

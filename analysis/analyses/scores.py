@@ -97,7 +97,7 @@ def _key(run: AnalysedRun, analysis: OfLandscape, family: Family, points: Sequen
     vectors = (vector.cpu().numpy().data for vector in (family.w, *family.directions))
     return {
         "analysis": analysis.name,
-        "options": analysis.options(),
+        "options": analysis.inputs(),
         "run": run.directory.identity,
         "points": short_hash(repr([tuple(point) for point in points]), *vectors, digits=64),
         "images": run.setup.dataset.content_hash(),

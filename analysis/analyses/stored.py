@@ -32,8 +32,13 @@ def stored_file(run: Path, analysis: Analysis, name: str = "", compared: Sequenc
 
     `compared`: labels and identities of the runs with which it is compared; `name`: the run's among them.
     """
-    parts = [*analysis.options().items(), *([(name, ""), *compared] if compared else [])]
+    parts = [*analysis.inputs().items(), *([(name, ""), *compared] if compared else [])]
     return run / FOLDER / f"{analysis.name}-{short_hash(name_value_pairs(parts), digits=HASH_DIGITS)}.csv"
+
+
+def copy_of_code(file: Path) -> Path:
+    """The copy of a user's file that has computed the analysis in `file`."""
+    return file.with_suffix(".py")
 
 
 def write_analysis_list(list_file: Path, runs: CellRuns, files: Mapping[int, Path]) -> None:

@@ -38,6 +38,7 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import IDS, Setting
 from fedflat.bench.experiments.files import experiment_names
 from fedflat.bench.input.errors import UserError, first_few, unknown
+from fedflat.bench.metrics.columns import metric_column
 from fedflat.bench.metrics.quantity import Better, Quantity
 
 STORED = " (stored)"
@@ -118,16 +119,26 @@ def compare(
     `experiment`: name or YAML file of the experiment with the method's runs; None: the experiment named like the grid.
     `variant`: with untuned or tuned rivals; None: as the method's runs, if such runs are stored.
     """
+    known = experiment is not None or grid in experiment_names()
+    requested = RequestedExperiment(experiment or grid, results, overrides or {})
+    if known:
+        requested.experiment  # noqa: B018 - says what its own metrics are, which stored runs may have
     stored = load(grid, baselines)
     judged = [name for name in stored.metrics if name != TIMING]
     if metric == TIMING:
         raise UserError(
-            f"--metric {TIMING}: not compared, because seeds that are trained together have one timing; the report's "
-            f"table of costs shows it (allowed: {', '.join(judged)})"
+            f"--metric {TIMING}: not compared, because stored runs have the times of another machine, and seeds that "
+            f"are trained together have one timing (allowed: {', '.join(judged)})"
         )
+    if metric not in judged and (found := metric_column(metric)) is not None:
+        why = f"the stored baselines of {grid} do not have it: the table of further metrics shows that of own runs"
+        if found.better == "none":
+            why = "neither higher nor lower values of it are better"
+        raise UserError(f"--metric {metric}: {why} (allowed: {', '.join(judged)})")
     if metric not in judged:
         raise unknown("metric of stored baselines", metric, judged)
-    requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
+    if not known:
+        _check_named(grid)
     if method.endswith(".py"):
         raise UserError(
             f"'{method}' is a file, not a method of an experiment; this trains and compares it: snakemake --cores 2 "
@@ -209,14 +220,13 @@ def _variant(stored: Baselines, grid: str, wanted: str | None, mine: pd.DataFram
     return wanted
 
 
-def _of_grid(grid: str) -> str:
-    """The experiment with a grid's name; a `UserError` if there is none."""
+def _check_named(grid: str) -> None:
+    """A `UserError` if no experiment has the name of the grid."""
     if grid not in (names := experiment_names()):
         raise UserError(
             f"no experiment has the name of the grid, {grid}: give the experiment of the runs with --experiment "
             f"(a YAML file, or one of {', '.join(names)})"
         )
-    return grid
 
 
 def method_runs(method: str, requested: RequestedExperiment) -> list[FinishedRun]:

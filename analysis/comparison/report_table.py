@@ -1,6 +1,7 @@
 """A table of a report as Markdown, LaTeX and aligned columns, and its numbers as text."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -11,18 +12,21 @@ from fedflat.bench.files.text_table import aligned, markdown, without_html
 
 NO_NUMBER = "–"
 
+OWN_ROW = "▸ "
+"""Before the name of the compared method. Bold marks the best values, in tables of papers."""
+
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table of text with the frame behind it. `bold`: the number of the row of the compared method, if it has one;
-    `report`: the beginning of its label in LaTeX."""
+    """A table of text with the frame behind it. `own`: the number of the row of the compared method, if it has one,
+    which a pointer marks; `report`: the beginning of its label in LaTeX."""
 
     name: str
     caption: Caption
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     frame: pd.DataFrame
-    bold: int | None = None
+    own: int | None = None
     report: str = "compare"
 
     @property
@@ -31,22 +35,24 @@ class ReportTable:
 
     def text(self) -> str:
         """Columns for a terminal, without caption."""
-        return "\n".join(aligned([self.header, *self.rows], right=self._right))
+        return "\n".join(aligned([self.header, *self._marked(self.rows, OWN_ROW)], right=self._right))
 
     def markdown(self, level: int = 2) -> str:
         """The title, as a heading of this level, one pipe table and the notes."""
-        rows = [[f"**{cell}**" if k == self.bold and cell else cell for cell in row] for k, row in enumerate(self.rows)]
-        lines = [without_html(self.caption.text), "", *markdown(self.header, rows, right=self._right)]
+        rows = markdown(self.header, self._marked(self.rows, OWN_ROW), right=self._right)
+        lines = [without_html(self.caption.text), "", *rows]
         return "\n".join([f"{'#' * level} {self.caption.title}", "", *lines, *markdown_notes(self.caption)]) + "\n"
 
     def latex(self) -> str:
         """A `table` environment."""
         lines = [ampersands([escape_latex(cell) for cell in self.header]), r"\midrule"]
-        for k, row in enumerate(self.rows):
-            cells = [escape_latex(cell) for cell in row]
-            lines.append(ampersands([rf"\textbf{{{cell}}}" for cell in cells] if k == self.bold else cells))
+        cells = [list(map(escape_latex, row)) for row in self.rows]
+        lines += map(ampersands, self._marked(cells, r"$\triangleright$ "))
         width = text_width([self.header, *self.rows])
         return latex_table(self.caption, f"{self.report}-{self.name}", f"l{'r' * len(self._right)}", lines, width)
+
+    def _marked(self, rows: Sequence[Sequence[str]], mark: str) -> list[list[str]]:
+        return [[f"{mark}{row[0]}", *row[1:]] if k == self.own else list(row) for k, row in enumerate(rows)]
 
 
 def with_lost(mean: str, lost: int, runs: int, word: str = "diverged") -> str:

@@ -149,11 +149,11 @@ def finished_runs(requested: RequestedExperiment, method: str | None = None) -> 
 
 
 def require_all_rounds(runs: Iterable[FinishedRun]) -> None:
-    """A `UserError` if a run stopped at its target accuracy."""
+    """A `UserError` if a run stopped early."""
     for run in runs:
         if run.directory.stopped:
             path = run.directory.path
-            raise UserError(f"'{path}' stopped at its target accuracy: a comparison needs runs of all rounds")
+            raise UserError(f"'{path}' stopped early: a comparison needs runs of all rounds")
 
 
 def run_table(

@@ -54,15 +54,15 @@ def diverged_note(metrics: pd.DataFrame, names: dict[str, str], where: str) -> s
 
 
 def stopped_note(metrics: pd.DataFrame, names: dict[str, str]) -> str:
-    """A note about runs that stopped at a target accuracy; empty if none did.
+    """A note about runs that stopped early; empty if none did.
 
-    For example 'stopped at the target accuracy: FedSAM (2 runs)'.
+    For example 'stopped early: FedSAM (2 runs)'.
     """
     stopped = Counter[str]()
     for cell, seeds in stopped_runs(metrics).items():
         stopped[names[cell[-1]]] += len(seeds)
     parts = [f"{name} ({count} run{'s' if count > 1 else ''})" for name, count in stopped.items()]
-    return f"stopped at the target accuracy: {', '.join(parts)}" if parts else ""
+    return f"stopped early: {', '.join(parts)}" if parts else ""
 
 
 _ORDER = ("not run", "diverged", "not analysed", "no value")

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from fedflat.analysis.analyses import read_own
 from fedflat.analysis.layouts.grid import in_words, main_setting
 from fedflat.analysis.layouts.score import with_score
 from fedflat.bench.experiments.address import CellAddress, Setting
@@ -253,6 +254,7 @@ def load_layout(
     """
     files = layout_files(experiment_name, folder, name)
     experiment = load_experiment(experiment_name) if experiment is None else experiment
+    read_own(experiment.analyses or ())  # a layout may show what they measure
     data = {"methods": list(experiment.methods), **_content(files)}
     if part is not None:
         data |= {"title": f"{data.get('title')}: {part}", "select": {"dataset": part}}

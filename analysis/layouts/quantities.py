@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from fedflat.analysis.analyses import ANALYSES
+from fedflat.analysis.analyses import ANALYSES, analyses_of_users
+from fedflat.analysis.analyses.base import Analysis
 from fedflat.bench.engine.federation import MEASURED
 from fedflat.bench.input.errors import unknown
 from fedflat.bench.methods.compose import SLOTS
-from fedflat.bench.metrics import METRICS
+from fedflat.bench.metrics import METRICS, known_metrics
+from fedflat.bench.metrics.base import Metric
 from fedflat.bench.metrics.columns import SUBSETS, metric_column
 from fedflat.bench.metrics.quantity import Quantity
 
@@ -36,10 +38,10 @@ class Shown(Quantity):
     in_each_round: bool = False
 
 
-def _of_metrics() -> Iterator[tuple[str, Shown]]:
+def _of_metrics(metrics: Mapping[str, type[Metric]]) -> Iterator[tuple[str, Shown]]:
     """The columns of metrics, and what is derived from those on test samples."""
     for subset in _SHOWN:
-        for name, metric in METRICS.items():
+        for name, metric in metrics.items():
             parts = _OF_PARTS if subset == "test" and metric.label_maps else ()
             for column in (f"{subset}_{name}", *(f"{subset}_{name}_{part}" for part in parts)):
                 if (found := metric_column(column)) is not None:
@@ -69,27 +71,36 @@ def _of_rounds() -> Iterator[tuple[str, Shown]]:
             yield name, Shown(**asdict(found), in_each_round=True)
 
 
-def _of_analyses() -> Iterator[tuple[str, Shown]]:
+def _of_analyses(analyses: Mapping[str, type[Analysis]]) -> Iterator[tuple[str, Shown]]:
     """The quantities of analyses whose rows have a `metric`."""
-    for file, analysis in ANALYSES.items():
+    for file, analysis in analyses.items():
         if "metric" in analysis.columns:
             for name, found in analysis.quantities.items():
                 yield name, Shown(**asdict(found), file=file)
 
 
 QUANTITIES: Mapping[str, Shown] = {
-    **dict(_of_metrics()),
+    **dict(_of_metrics(METRICS)),
     **dict(_of_rounds()),
-    **dict(_of_analyses()),
+    **dict(_of_analyses(ANALYSES)),
 }
-"""By name."""
+"""Those of FedFlat by name."""
 
-ROUND_COLUMNS = tuple(name for name, one in QUANTITIES.items() if one.file == METRICS_FILE and not one.column)
-"""Those that are columns of metrics.csv, of which a run has some."""
+
+def known_quantities() -> Mapping[str, Shown]:
+    """Those of FedFlat, and of the metrics and analyses of users, by name."""
+    of_users = {name: kind for name, kind in known_metrics().items() if name not in METRICS}
+    return {**dict(_of_analyses(analyses_of_users())), **dict(_of_metrics(of_users)), **QUANTITIES}
+
+
+def round_columns() -> tuple[str, ...]:
+    """The quantities that are columns of metrics.csv, of which a run has some."""
+    return tuple(name for name, one in known_quantities().items() if one.file == METRICS_FILE and not one.column)
 
 
 def quantity(name: str) -> Shown:
     """A quantity by its name; a `UserError` suggests the nearest."""
-    if name not in QUANTITIES:
-        raise unknown("metric", name, QUANTITIES)
-    return QUANTITIES[name]
+    known = QUANTITIES if name in QUANTITIES else known_quantities()
+    if name not in known:
+        raise unknown("metric", name, known)
+    return known[name]

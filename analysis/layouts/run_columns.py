@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable
 
 from fedflat.analysis.analyses import ANALYSES
 from fedflat.bench.experiments.sections.evaluation import TEST, TRAIN
-from fedflat.bench.metrics import EVERYWHERE, METRICS
+from fedflat.bench.metrics import EVERYWHERE, METRICS, known_metrics
 from fedflat.bench.metrics.columns import metric_column
 from fedflat.bench.metrics.quantity import Better, Quantity
 
@@ -76,5 +76,5 @@ def better(column: str) -> Better | None:
 def further_metrics(columns: Iterable[Hashable]) -> list[str]:
     """The columns of metrics, among these, that not every run has: on test, then on training samples."""
     known = set(columns)
-    wanted = (f"{subset}_{name}" for name in METRICS for subset in (TEST, TRAIN))
+    wanted = (f"{subset}_{name}" for name in known_metrics() for subset in (TEST, TRAIN))
     return [column for column in wanted if column in known and column not in RATED]

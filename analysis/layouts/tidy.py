@@ -20,7 +20,7 @@ from fedflat.analysis.analyses.provenance import (
     name_value_pairs,
 )
 from fedflat.analysis.analyses.stored import COLUMNS
-from fedflat.analysis.layouts.quantities import ROUND_COLUMNS
+from fedflat.analysis.layouts.quantities import METRICS_FILE, round_columns
 from fedflat.analysis.measures.forward_passes import DIFFERENCES
 from fedflat.bench.experiments.address import IDS, CellAddress, Setting
 from fedflat.bench.experiments.experiment import Experiment
@@ -55,7 +55,7 @@ _METRICS = (
     "code",
 )
 _KINDS = (
-    TidyFile(_METRICS, optional=("stopped", "missing_images", *ROUND_COLUMNS)),
+    TidyFile(_METRICS, optional=("stopped", "missing_images")),
     TidyFile(("client", "index", "label"), per_seed=True),
 )
 FILES = dict(zip(RUN_FILES, _KINDS, strict=True))
@@ -101,7 +101,8 @@ class Tidy:
             ("identity", "seed", *self.analyses[file].columns, *PROVENANCE_COLUMNS), optional=DIFFERENCES
         )
         definition = [] if file in FILES else ["definition"]
-        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *definition, *kind.optional, *also]))
+        measured = round_columns() if file == METRICS_FILE else ()
+        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *definition, *kind.optional, *measured, *also]))
         frames = []
         for cell in dict.fromkeys(cells):
             tables = self._tables(file, cell, seed, kind)
@@ -161,7 +162,7 @@ class Tidy:
         return {run.seed: run.identity for run in self.experiment.cell(cell).runs}
 
     def _check_provenance(self, path: Path, frame: pd.DataFrame, cell: CellAddress, analysis: Analysis) -> None:
-        options = name_value_pairs(analysis.options().items())
+        options = name_value_pairs(analysis.inputs().items())
         others = {label: self.experiment.compared_cell(cell, label).path for label in analysis.compared_labels()}
         rows = frame[["seed", "options", "compared_with"]].astype(object).fillna("").drop_duplicates()
         for seed, stated, compared_with in rows.itertuples(index=False, name=None):

@@ -3,7 +3,7 @@
 A client or class without images has NaN.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -64,14 +64,6 @@ def _last_linear_input(module: nn.Module) -> Iterator[list[Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def mean_of_clients(values: NDArray[Any], split: Sequence[NDArray[np.int64]]) -> Floats:
-    """The mean `[N]` over each client's training images, of values `[n]` for all training images.
-
-    An image counts as often as the client holds it.
-    """
-    return np.array([np.mean(values[own]) if len(own) else np.nan for own in split], dtype=np.float64)
 
 
 def mean_of_classes(values: NDArray[Any], labels: NDArray[np.int64], classes: int) -> Floats:

@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from fedflat.bench.experiments.address import IDS, RUN_IDS
-from fedflat.bench.experiments.sections.evaluation import ROUNDING
+from fedflat.bench.experiments.sections.stop import ROUNDING
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import Frozen
 from fedflat.bench.methods.released import Release
@@ -143,7 +143,7 @@ def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def stopped_runs(metrics: pd.DataFrame) -> dict[tuple[str, ...], dict[int, int]]:
-    """By cell, the runs that stopped at a target accuracy before their last round: seed and round."""
+    """By cell, the runs that stopped early before their last round: seed and round."""
     found: dict[tuple[str, ...], dict[int, int]] = {}
     if "stopped" in metrics:
         ends = metrics.loc[metrics["stopped"] == 1, [*IDS, "seed", "round"]]

@@ -22,6 +22,9 @@ BYTES_PER_ROUND = 470
 """Size of the metrics and times of one round, in the files of the run and of the cell. Measured on runs that are
 evaluated in every round."""
 
+BYTES_PER_ACCURACY = 11
+"""Size of the accuracy of a client after an evaluation, compressed."""
+
 
 def seconds(run: RunConfig, times: Times) -> float:
     """Seconds of training and evaluation."""
@@ -29,7 +32,8 @@ def seconds(run: RunConfig, times: Times) -> float:
     train, test, _, _ = facts(run)
     per_client = training.local.count(ceil(train / run.partition.clients)) * training.local.mean_share()
     gradients = active_clients(run) * per_client * _costs(run)["gradients"]
-    images = evaluation.count(train) + test
+    of_clients = {None: 0, "expected": test, "own": train}[evaluation.by_client]
+    images = evaluation.count(train) + test + of_clients
     evaluations = len(evaluation.evaluated_rounds(training.rounds))
     passes = images / gradient_of(run).batch * FORWARD * size_of_whole_images(run)
     return times(gradient_of(run)) * (training.rounds * gradients * OVERHEAD + evaluations * passes)
@@ -46,7 +50,8 @@ def disk(run: RunConfig) -> float:
     state = 1 + costs["server_state"] + clients * changed * costs["client_state"]
     model = 4 * gradient_of(run).parameters
     models = 1 + len(run.snapshots) * state + len(run.rounds_of_local_models) * (1 + active_clients(run))
-    return model * models + BYTES_PER_ROUND * run.training.rounds
+    accuracies = clients * len(run.evaluated_rounds) if run.evaluation.by_client else 0
+    return model * models + BYTES_PER_ROUND * run.training.rounds + BYTES_PER_ACCURACY * accuracies
 
 
 def active_clients(run: RunConfig) -> float:

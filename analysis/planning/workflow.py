@@ -36,7 +36,7 @@ from fedflat.bench.tuning.given import check_names
 from fedflat.bench.tuning.halving import budget
 from fedflat.bench.tuning.winners import SUFFIX
 
-KEYS = sorted([*CONFIG_KEYS, *COMPARED_KEYS, "device", "experiments", "replace", "results", "threads"])
+KEYS = sorted([*CONFIG_KEYS, *COMPARED_KEYS, "device", "experiments", "log", "replace", "results", "threads"])
 """The keys of config/config.yaml and of `snakemake --config`."""
 
 P = ParamSpec("P")
@@ -90,6 +90,7 @@ class Workflow:
     tuned: Mapping[str, RequestedExperiment]
     compared: ComparedMethod | None = None
     submits: bool = False
+    log: str | None = None
 
     @classmethod
     def of(
@@ -148,7 +149,7 @@ class Workflow:
         tuned_names = {scaled_name(f"{name}{SUFFIX}", scale): one for name, one in tuned.items()}
         return cls(
             paths, device, cores or 1, threads, replace == "true", overrides,
-            tuple(requested.values()), tuned_names | known, tuned, compared, submits,
+            tuple(requested.values()), tuned_names | known, tuned, compared, submits, config.get("log"),
         )  # fmt: skip
 
     # All jobs
@@ -162,6 +163,11 @@ class Workflow:
     def replace(self) -> list[str]:
         """The option that computes runs and analyses of other code again."""
         return ["--replace"] if self.replaces else []
+
+    @property
+    def logging(self) -> list[str]:
+        """The option that logs the rounds of training."""
+        return [] if self.log is None else ["--log", str(self.log)]
 
     @property
     def gpus(self) -> int:
@@ -348,7 +354,7 @@ class Workflow:
     def analysis(self, w: Wildcards) -> list[str]:
         """Name and options of an analysis, as arguments of `fedflat analyse`."""
         analysis = self.experiments[w.experiment].analyses[w.analysis]
-        return [analysis.name, *(f"--set={name}={value}" for name, value in analysis.options().items())]
+        return [analysis.in_commands, *(f"--set={name}={value}" for name, value in analysis.options().items())]
 
     # Tables, figures and pages
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.analysis.analyses.found_runs import runs_of_list
-from fedflat.analysis.analyses.stored import COLUMNS
+from fedflat.analysis.analyses.stored import COLUMNS, copy_of_code
 from fedflat.analysis.planning.targets import (
     ExplorerPage,
     ReportOnTuning,
@@ -184,10 +184,12 @@ def _list_of_runs(file: Path, results: Path) -> Path:
 
 
 def _listed_files(tidy: Iterable[Path], results: Path) -> Iterator[Path]:
-    """The files that the lists of analyses name."""
+    """The files that the lists of analyses name, and the copies of users' files that have computed them."""
     for file in tidy:
         if file.name not in (f"{RUNS}.csv", PARTITION) and ResultPaths(results).cell_of(file) is not None:
-            yield from (results / row["path"] for row in read_list(file, COLUMNS, ""))
+            for row in read_list(file, COLUMNS, ""):
+                listed = results / row["path"]
+                yield from (one for one in (listed, copy_of_code(listed)) if one == listed or one.is_file())
 
 
 def _intact_files(run: RunDirectory, *, models: bool) -> list[Path]:
@@ -229,6 +231,7 @@ def _user_files(requested: RequestedExperiment) -> Iterator[Path]:
     """The files that the configurations of a user's own experiment name; images, and modules, are not among them."""
     if requested.name_or_file in experiment_names():
         return
+    yield from (one.file for one in requested.experiment.analyses or () if one.file is not None and one.module is None)
     for cell in requested.experiment.cells().values():
         config = cell.runs[0].model_dump()
         yield from _named_files({key: value for key, value in config.items() if key in USER_FILES})
@@ -236,9 +239,12 @@ def _user_files(requested: RequestedExperiment) -> Iterator[Path]:
 
 def _named_files(section: Mapping[str, Any]) -> Iterator[Path]:
     for key, value in section.items():
-        if isinstance(value, Mapping):
-            yield from _named_files(value)
-        elif key == "file" and value is not None and section.get("module") is None:
+        for inner in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(inner, Mapping):
+                yield from _named_files(inner)
+        if isinstance(value, Mapping | list | tuple):
+            continue
+        if key == "file" and value is not None and section.get("module") is None:
             yield Path(value)
 
 

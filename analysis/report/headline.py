@@ -33,7 +33,7 @@ def headline(tidy: Tidy) -> list[str]:
         planned[cell.method] += len(experiment.resolved_parts[cell.setting.dataset].grid.seeds)
     finished, diverged = runs["seeds"].sum(), runs["diverged"].sum()
     stopped = sum(len(seeds) for seeds in stopped_runs(metrics).values())
-    early = f", {stopped} stopped at a target accuracy" if stopped else ""
+    early = f", {stopped} stopped early" if stopped else ""
     lines = [f"{experiment.name}: {finished} of {planned.total()} runs, {diverged} of them diverged{early}"]
 
     final, most_runs = FinalValue(), max(planned.values())

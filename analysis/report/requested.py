@@ -47,13 +47,15 @@ class RequestedExperiment:
     def analyses(self) -> dict[str, Analysis]:
         """Every analysis by name, with the experiment's options, adapted to its scale."""
         partitions = [setting.partition for setting in self.experiment.settings]
-        analyses = load_analyses(self.name_or_file, {*self.experiment.methods, *partitions})
+        own = self.experiment.analyses or ()
+        analyses = load_analyses(self.name_or_file, {*self.experiment.methods, *partitions}, own)
         return {name: at_scale(analysis, self.experiment) for name, analysis in analyses.items()}
 
     @property
     def analysis_names(self) -> list[str]:
-        """The names of all analyses; the experiment itself is not read."""
-        return list(load_analyses(self.name_or_file))
+        """The names of all analyses; the experiment itself is read only if it names some of the user's own."""
+        has_own = experiment_data(self.name_or_file).get("analyses")
+        return list(self.analyses if has_own else load_analyses(self.name_or_file))
 
     @property
     def target(self) -> str:

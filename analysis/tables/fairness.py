@@ -113,11 +113,12 @@ def other_evaluation(run: RunConfig, own: RunConfig, column: Column, of_table: F
     The first round that reaches a target depends on all evaluations, so it needs at least those of the paper's own
     experiment. The time of a round contains its evaluation, so it needs the same rounds and the same images.
     """
-    shown, until = quantity(column.metric), run.evaluation.until
+    shown, stop = quantity(column.metric), run.evaluation.stop
     is_target = shown.file == "convergence"
-    reaches = is_target and not isinstance(column.target, str) and (column.target or 0) <= (until or 0)
-    if until is not None and not reaches:
-        return f"stops at {until:g} %"
+    until = (None if stop is None else stop.target) or 0
+    reaches = is_target and not isinstance(column.target, str) and (column.target or 0) <= until
+    if stop is not None and not reaches:
+        return "stops early" if stop.target is None else f"stops at {stop.target:g} %"
     if column.metric == "seconds_per_round":
         same_images = run.evaluation.training_images == own.evaluation.training_images
         return "" if same_images and run.evaluated_rounds == own.evaluated_rounds else "evaluated otherwise"

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from fedflat.analysis.layouts.grid import GridPart, grid_settings, part_prefix
 from fedflat.analysis.layouts.layout import Layout, Selection, load_layout
 from fedflat.analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
-from fedflat.analysis.layouts.quantities import QUANTITIES, quantity
+from fedflat.analysis.layouts.quantities import known_quantities, quantity
 from fedflat.analysis.layouts.titles import participation_phrase, partition_headings, partition_title
 from fedflat.analysis.measures.convergence import FinalValue, reported
 from fedflat.analysis.published.numbers import MULTIPLES
@@ -101,7 +101,7 @@ class Column(Frozen):
 
     @model_validator(mode="after")
     def _final_where_it_matters(self) -> "Column":
-        shown = QUANTITIES.get(self.metric)
+        shown = known_quantities().get(self.metric)
         if self.final is not None and (shown is None or shown.file != "metrics" or shown.deviation_over is not None):
             raise UserError(f"column {self.name}: {self.metric} does not allow final")
         return self
@@ -133,14 +133,14 @@ class Column(Frozen):
     @property
     def follows_protocol(self) -> bool:
         """Whether the column shows the value of each run that the table's protocol reports."""
-        shown = QUANTITIES.get(self.metric)
+        shown = known_quantities().get(self.metric)
         is_reported = shown is not None and shown.file == "metrics" and shown.deviation_over is None
         return is_reported and self.final is None
 
     @property
     def direction(self) -> Better:
         """Whether higher or lower values are better."""
-        known = QUANTITIES.get(self.metric)
+        known = known_quantities().get(self.metric)
         return self.better or ("none" if known is None else known.better)
 
     @property

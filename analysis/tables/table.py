@@ -175,7 +175,7 @@ def _column(
     frame: pd.DataFrame,
 ) -> list[Entry]:
     """The entries of a column in a block. `sources`: by method, where its values come from; `runs`: by cell, how many
-    seeds ran, and how many diverged; `stops`: by cell, the seeds that stopped at a target accuracy, and their last
+    seeds ran, and how many diverged; `stops`: by cell, the seeds that stopped early, and their last
     rounds."""
     with_rows = set(frame[IDS].itertuples(index=False, name=None))
     cells = {method: [cell.ids for cell in of_entry.cells] for method, of_entry in sources.items()}

@@ -113,7 +113,7 @@ def _relative(column: Column, value: Value, unit: float | None) -> Value:
 def stopped_without_value(values: Sequence[Value], stops: Sequence[Mapping[int, int]]) -> str:
     """At which rounds runs without a value stopped, in words; empty if none did.
 
-    `stops`: for each setting, the seeds that stopped at a target accuracy, and their last rounds.
+    `stops`: for each setting, the seeds that stopped early, and their last rounds.
     """
     known = {value.seed for value in values if math.isfinite(value.number)}
     rounds = sorted({last for ends in stops for seed, last in ends.items() if seed not in known})

@@ -1,5 +1,6 @@
-"""A function in a user-defined Python file, which a configuration names: a model, or a data set."""
+"""A function in a user-defined Python file that a configuration names: a model, a data set, a metric, an analysis."""
 
+import re
 from collections.abc import Callable, Mapping
 from importlib.util import decode_source
 from pathlib import Path
@@ -12,12 +13,25 @@ from fedflat.bench.code.module_places import found
 from fedflat.bench.code.modules import checked_imports
 from fedflat.bench.code.named_code import CodeFile, NamedCode
 from fedflat.bench.code.user_code import check_suffix, failure, refuse_own_imports, run_file
+from fedflat.bench.input.bounds import LONGEST_NAME
 from fedflat.bench.input.content import code_hash, expanded, read_own, short_hash
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.field_words import FilledIn
 from fedflat.bench.input.frozen import Frozen
 
 T = TypeVar("T")
+
+NAME_OF_CODE = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
+"""The names that metrics and analyses of users have in tables."""
+
+OWN_PREFIX = "own_"
+"""The beginning of such a name if FedFlat has something of this name: a stored column of a name means one thing, and
+the name of the file is no part of a run's identity."""
+
+
+def in_snake_case(name: str) -> str:
+    """The name of a class in lower-case letters: WorstTwo is worst_two."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 class UserFunction(NamedCode, Frozen):
@@ -86,6 +100,10 @@ class UserFunction(NamedCode, Frozen):
 
         Every mistake in the file is reported as a `UserError` of one line, also one that shows only in `then`.
         """
+        return self.named(lambda function: then(function(*arguments)))
+
+    def named(self, then: Callable[[Any], T]) -> T:
+        """What `then` makes of the function itself; errors as those of `call`."""
         assert self.file is not None  # validated
         kind, source = self.kind_of_file(), self.source()
         with checked_imports(from_current_folder=True):
@@ -94,7 +112,7 @@ class UserFunction(NamedCode, Frozen):
                 refuse_own_imports(self.file, source, kind)
             function = self._function(vars(module), source)
             try:
-                return then(function(*arguments))
+                return then(function)
             except (Exception, SystemExit) as error:
                 raise failure(self.file, kind, error) from None
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from fedflat.bench.metrics.columns import SUBSETS
+
 LARGEST_LOSS = 1e10
 
 
@@ -22,4 +24,5 @@ def has_diverged(w: Tensor, local_loss: Tensor) -> Tensor:
 
 def evaluation_diverged(scores: Mapping[str, float]) -> bool:
     """Whether a loss among the scores of an evaluation, such as test_loss, is NaN or too large."""
-    return any(not value <= LARGEST_LOSS for name, value in scores.items() if name.endswith("_loss"))
+    losses = (scores[name] for subset in SUBSETS if (name := f"{subset}_loss") in scores)
+    return any(not value <= LARGEST_LOSS for value in losses)

@@ -55,6 +55,8 @@ from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.files import experiment_files, read_yaml
 from fedflat.bench.experiments.overrides import Override, full_key
 from fedflat.bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
+from fedflat.bench.experiments.sections.evaluation import referenced_metric
+from fedflat.bench.experiments.sections.own_analysis import referenced_analysis
 from fedflat.bench.experiments.sections.scale import ROUNDS, at_smoke_scale
 from fedflat.bench.experiments.sections.training import alternatives, with_training
 from fedflat.bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
@@ -194,7 +196,7 @@ def _with_training(data: Data, key: str, value: Any) -> Data:
 def part_fields(experiment: ExperimentFile, label: str, part: ExperimentPart) -> Data:
     """The keys of a part as an experiment without parts (layer 5), with the methods of this part only."""
     overrides = part.model_dump(exclude_none=True, exclude={"methods", "only", "stands_for"})
-    data = merged(experiment.model_dump(exclude={"parts", "methods", "extends", "chosen"}), overrides)
+    data = merged(experiment.model_dump(exclude={"parts", "methods", "extends", "chosen", "analyses"}), overrides)
     data |= {key: overrides[key] for key in ("dataset", "model") if key in overrides}
     entries = experiment.model_dump(include={"methods"})["methods"]
     data["methods"] = {
@@ -378,17 +380,29 @@ def _updated(base: Any, overrides: Any, section: str = "") -> Any:
 
 
 def _with_references(data: Data) -> Data:
-    """The data, and its parts, with the fields of user-defined models and data sets instead of their short forms."""
+    """The data, and its parts, with the fields of user-defined models, data sets, metrics and analyses instead of their
+    short forms."""
     found = dict(data)
     if isinstance(model := data.get("model"), str) and ":" in model:
         found["model"] = parse_reference(model, NOUN)
     if "dataset" in data:
         found["dataset"] = referenced(data["dataset"])
+    if isinstance(evaluation := data.get("evaluation"), dict):
+        found["evaluation"] = _with_metrics(evaluation)
+    if isinstance(analyses := data.get("analyses"), list):
+        found["analyses"] = list(map(referenced_analysis, analyses))
+    if isinstance(where := data.get("evaluation_where"), dict):
+        found["evaluation_where"] = {label: _with_metrics(fields) for label, fields in where.items()}
     if isinstance(parts := data.get("parts"), dict):
         found["parts"] = {
             label: _with_references(part) if isinstance(part, dict) else part for label, part in parts.items()
         }
     return found
+
+
+def _with_metrics(evaluation: Any) -> Any:
+    listed = evaluation.get("metrics") if isinstance(evaluation, dict) else None
+    return {**evaluation, "metrics": list(map(referenced_metric, listed))} if isinstance(listed, list) else evaluation
 
 
 def _with_absolute_paths(data: Any, folder: Path) -> Any:

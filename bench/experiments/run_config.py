@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -21,11 +21,12 @@ from fedflat.bench.experiments.sections.method_choice import MethodConfig
 from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.input.bounds import Seed
 from fedflat.bench.input.content import short_hash
-from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.input.frozen import Frozen
 from fedflat.bench.input.registry import OneOf
 from fedflat.bench.methods.compose import losses
-from fedflat.bench.metrics import metrics_of
+from fedflat.bench.metrics import known_metrics
+from fedflat.bench.metrics.user_metric import UserMetric
 from fedflat.bench.models import MODELS, AnyModel
 
 USER_FILES: Mapping[str, Any] = {
@@ -42,6 +43,7 @@ USER_FILES: Mapping[str, Any] = {
     "model": {"file": True, "module": True, "weights": {"file": True}},
     "partition": {"file": True, "order": {"file": True}},
     "participation": {"file": True, "availability": {"file": True}},
+    "evaluation": {"metrics": {"__all__": {"file": True, "module": True}}},
 }
 """Fields of a `RunConfig` with the paths of user-defined files. The hash of a file's content is a separate field; a
 folder of images is read when a run starts."""
@@ -110,7 +112,13 @@ class RunConfig(Frozen):
                 "(allowed: null, or a partition without shared images)"
             )
         self._check_label_maps()
-        metrics_of(self.evaluation.metrics or (), label_maps=self.dataset.label_maps)
+        judged = {one.name: one.better for one in self.evaluation.judged_by(label_maps=self.dataset.label_maps)}
+        if self.evaluation.stop is not None:
+            metric = self.evaluation.stop.metric or self.dataset.score
+            if metric not in judged:
+                raise unknown("metric of evaluation.until (further ones: evaluation.metrics)", metric, judged)
+            if judged[metric] == "none":
+                raise UserError(f"evaluation.until: neither higher nor lower values of {metric} are better")
         method = self.method.built
         has_schedule = self.training.server_lr_schedule is not None
         method.check_server_lr(self.training.server_lr, has_schedule=has_schedule)
@@ -141,6 +149,11 @@ class RunConfig(Frozen):
                 f"the loss {self.method.built.loss.name} needs labels of {'pixels' if needs else 'images'}, but the "
                 f"data set {data} has labels of {'pixels' if of_pixels else 'images'} (allowed: {', '.join(suitable)})"
             )
+        if of_pixels and self.evaluation.by_client is not None:
+            raise UserError(
+                f"evaluation.by_client needs labels of images, but the data set {data} has labels of pixels "
+                "(allowed: null)"
+            )
         for augmentation in self.training.augmentation or ():
             if augmentation.label_maps not in (None, of_pixels):
                 suitable = [name for name, kind in AUGMENTATIONS.items() if kind.label_maps in (None, of_pixels)]
@@ -153,6 +166,15 @@ class RunConfig(Frozen):
     def score(self) -> str:
         """The column of metrics.csv by which models are judged, such as test_accuracy, or test_miou for label maps."""
         return f"{self.evaluation.subset}_{self.dataset.score}"
+
+    def ends_after(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether `evaluation.until` ends the run after the last of these rows of metrics.csv."""
+        if (stop := self.evaluation.stop) is None:
+            return False
+        metric = stop.metric or self.dataset.score
+        column, better = f"{self.evaluation.subset}_{metric}", known_metrics()[metric].better
+        is_evaluated = bool(rows) and column in rows[-1]
+        return is_evaluated and stop.is_reached([row[column] for row in rows if column in row], better)
 
     @cached_property
     def evaluated_rounds(self) -> set[int]:
@@ -171,10 +193,11 @@ class RunConfig(Frozen):
 
     @property
     def code_files(self) -> dict[str, CodeFile]:
-        """The user-defined Python files by the section that names them, in the order of `CODE`."""
-        named = {section: getattr(self, section) for section in CODE}
-        files = {section: value.code_file for section, value in named.items() if isinstance(value, NamedCode)}
-        return {section: file for section, file in files.items() if file is not None}
+        """The user-defined Python files by the names of a run's copies, without ending, in the order of `CODE`."""
+        sections = {section: getattr(self, section) for section in CODE if section != METRICS}
+        named = {**{one.copied_as: one for one in self.evaluation.user_metrics}, **sections}
+        files = {copy: value.code_file for copy, value in named.items() if isinstance(value, NamedCode)}
+        return {copy: file for copy, file in files.items() if file is not None}
 
     @property
     def has_own_files(self) -> bool:
@@ -243,7 +266,10 @@ def _classes(field: FieldInfo) -> Iterator[type[Any]]:
             yield from mark.models
 
 
-CODE: Mapping[str, type[NamedCode]] = {
+METRICS = "evaluation.metrics"
+"""The only list whose entries may name Python code."""
+
+CODE: Mapping[str, type[NamedCode]] = {METRICS: UserMetric} | {
     section: cls
     for section, field in RunConfig.model_fields.items()
     for cls in _classes(field)

@@ -10,6 +10,7 @@ from fedflat.bench.engine.participation import Participation
 from fedflat.bench.engine.settings import EngineSettings
 from fedflat.bench.experiments.sections.evaluation import Evaluation
 from fedflat.bench.experiments.sections.method_choice import MethodChoice
+from fedflat.bench.experiments.sections.own_analysis import Named, referenced_analysis
 from fedflat.bench.experiments.sections.scale import Scale
 from fedflat.bench.experiments.sections.training import Training
 from fedflat.bench.experiments.sections.tuning import SearchRanges, Tuned, Tuning
@@ -163,6 +164,15 @@ class ExperimentFile(Frozen):
 
     in_words: ClassVar[str] = "an experiment"
 
+    @field_validator("analyses", mode="before")
+    @classmethod
+    def _referenced(cls, given: Any, info: ValidationInfo) -> Any:
+        """Each with its fields instead of its short form."""
+        if given is None or (isinstance(given, list | tuple) and all(isinstance(one, str | Mapping) for one in given)):
+            return None if given is None else [referenced_analysis(one) for one in given]
+        allowed = "a list of your own, such as [mine.py:WeightNorm]; null: none"
+        raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
+
     @classmethod
     def meant(cls, key: str) -> str | None:
         """The key of a section, such as training.rounds for rounds; the grid's come first."""
@@ -183,6 +193,11 @@ class ExperimentFile(Frozen):
         default=None, description="an experiment, by name or file, whose other keys and layouts this one inherits"
     )
     description: str = ""
+    analyses: tuple[Named, ...] | None = Field(
+        default=None,
+        examples=[["mine.py:WeightNorm"]],
+        description="analyses of your own, in addition to those that fedflat analyses lists; null: none",
+    )
     dataset: str | dict[str, Any] | None = Field(default=None, description="of all parts that do not name one")
     model: str | dict[str, Any] | None = Field(default=None, description="of all parts that do not name one")
     training: Training

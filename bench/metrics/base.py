@@ -29,10 +29,12 @@ class Metric(ABC):
     """
 
     name: ClassVar[str]
+    """Lower-case letters, digits and underscores. Of a user's metric, by default that of its class in such letters."""
     title: ClassVar[str]
-    """Continues the words of a subset: test accuracy."""
+    """Continues the words of a subset: test accuracy. Of a user's metric, by default the words of its name."""
     plural: ClassVar[str] = ""
-    better: ClassVar[Better]
+    better: ClassVar[Better] = "none"
+    """Whether higher or lower values are better; none: neither, so nothing is ranked by it."""
     unit: ClassVar[str] = ""
     order: ClassVar[float] = 10
     """The place among metrics: the lowest first."""

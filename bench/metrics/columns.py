@@ -2,7 +2,7 @@
 
 import re
 
-from fedflat.bench.metrics import METRICS
+from fedflat.bench.metrics import known_metrics
 from fedflat.bench.metrics.quantity import Quantity
 
 SUBSETS = {
@@ -16,9 +16,9 @@ SUBSETS = {
 _PARTS = {"seen": " of seen domains", "unseen": " of unseen domains"}
 """Parts of the test samples in words; others are named."""
 
-_NAME = re.compile(
+_NAME = (
     rf"(?P<subset>{'|'.join(sorted(SUBSETS, key=len, reverse=True))})_"
-    rf"(?P<metric>{'|'.join(sorted(METRICS, key=len, reverse=True))})(?:_(?P<part>[a-z0-9_]+))?"
+    r"(?P<metric>{metrics})(?:_(?P<part>[a-z0-9_]+))?"
 )
 
 
@@ -30,8 +30,9 @@ def score_words(column: str) -> str:
 
 def metric_column(name: str) -> Quantity | None:
     """The column of a metric, such as test_accuracy, or test_miou_seen of a part of the samples; else None."""
-    if not (found := _NAME.fullmatch(name)):
+    metrics = known_metrics()
+    if not (found := re.fullmatch(_NAME.format(metrics="|".join(sorted(metrics, key=len, reverse=True))), name)):
         return None
-    metric, subset, part = METRICS[found["metric"]], SUBSETS[found["subset"]], found["part"]
+    metric, subset, part = metrics[found["metric"]], SUBSETS[found["subset"]], found["part"]
     title = f"{subset} {metric.title}" + (_PARTS.get(part, f", {part}") if part else "")
     return Quantity(title, metric.better, metric.unit)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from torch import Tensor
 
+from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics.base import NO_CLIENTS, Floats, Metric, Seen
 
 Model = Callable[[Tensor], Tensor]
@@ -66,4 +67,14 @@ def _together(one: Kept, other: Kept, metrics: Iterable[Metric]) -> Kept:
 
 def _values(kept: Kept, metrics: Iterable[Metric], shares: Floats) -> dict[str, float]:
     seen, samples = kept
-    return {metric.name: metric.value(seen[metric.of_batch], samples, shares) for metric in metrics}
+    return {metric.name: _number(metric, metric.value(seen[metric.of_batch], samples, shares)) for metric in metrics}
+
+
+def _number(metric: Metric, value: object) -> float:
+    """The value of a metric; a `UserError` if that of a user is no number."""
+    try:
+        return float(value)  # type: ignore[arg-type]  # that is what is tried
+    except (TypeError, ValueError, RuntimeError):  # the last one of tensors with several values
+        raise UserError(
+            f"the metric '{metric.name}' returns {type(value).__name__}, which is no number (allowed: such as 0.5)"
+        ) from None

@@ -2,10 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedflat.bench.metrics.base import Floats, Metric, OfConfusion, Seen
 
@@ -31,6 +32,26 @@ def expected_of_clients(of_classes: Floats, shares: Floats) -> Floats:
     return expected
 
 
+def accuracies_of_clients(counts: Tensor, shares: Floats) -> Floats:
+    """The accuracy in percent of each client `[N]`, from counts `[C, C]` by true and predicted class.
+
+    It is that of `expected_of_clients`; NaN for a client of whose classes none has samples.
+    """
+    found = counts.cpu().double().numpy()
+    labelled = found.sum(1)
+    of_classes = np.divide(found.diagonal(), labelled, out=np.full(len(found), np.nan), where=labelled > 0)
+    accuracies: Floats = 100 * expected_of_clients(of_classes, shares)
+    return accuracies
+
+
+def mean_of_clients(values: NDArray[Any], split: Sequence[NDArray[np.int64]]) -> Floats:
+    """The mean `[N]` over each client's training images, of values `[n]` for all training images.
+
+    An image counts as often as the client holds it.
+    """
+    return np.array([np.mean(values[own]) if len(own) else np.nan for own in split], dtype=np.float64)
+
+
 class OfClients(Metric):
     """A metric of the accuracies of all clients in percent, which are those of `expected_of_clients`."""
 
@@ -40,10 +61,7 @@ class OfClients(Metric):
     @final
     def value(self, seen: Seen, samples: int, shares: Floats) -> float:
         """The metric; NaN if no client has a class with samples."""
-        counts = seen[0].cpu().double().numpy()
-        labelled = counts.sum(1)
-        of_classes = np.divide(counts.diagonal(), labelled, out=np.full(len(counts), np.nan), where=labelled > 0)
-        accuracies = 100 * expected_of_clients(of_classes, shares)
+        accuracies = accuracies_of_clients(seen[0], shares)
         known = accuracies[~np.isnan(accuracies)]
         return self.of(known) if len(known) else float("nan")
 

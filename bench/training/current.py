@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from fedflat.bench.data.root import data_root
-from fedflat.bench.experiments.run_config import NOT_IDENTITY, RunConfig
+from fedflat.bench.experiments.run_config import METRICS, NOT_IDENTITY, RunConfig
 from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics.user_metric import NOUN
 from fedflat.bench.models import build_model
 from fedflat.bench.models.user_model import UserModel
 from fedflat.bench.training.engine_choice import EngineChoice
@@ -113,10 +114,11 @@ def first_differing_field(there: RunConfig, here: RunConfig) -> str | None:
     """The first difference between two configurations, in words; None if they are equal."""
     a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
-    edited = {f"{section}.code": own.file for section, own in there.code_files.items()}
-    for section, own in here.code_files.items():
-        if key == f"{section}.code" and key in edited:
-            return f"'{own.file}' has been edited; the run's copy is '{edited[key]}'"
+    stored = there.code_files
+    for name, own in here.code_files.items():
+        is_place = key == (METRICS if name.startswith(f"{NOUN}_") else f"{name}.code")
+        if is_place and name in stored and stored[name].code_hash != own.code_hash:
+            return f"'{own.file}' has been edited; the run's copy is '{stored[name].file}'"
     return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
 
 

@@ -2,6 +2,7 @@
 
 config.json           the RunConfig
 metrics.csv           one row per round
+clients.csv.gz        accuracy of each client at each evaluation, with evaluation.by_client
 times.csv             seconds of training and of evaluation in each round; no other table contains times
 final.safetensors     the last global model; with SWA, the average
 method.py, model.py, dataset.py   copies of user-defined files, if the run uses them
@@ -41,10 +42,11 @@ from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.input.frozen import explain
 from fedflat.bench.metrics import EVERYWHERE
+from fedflat.bench.training.client_accuracies import COLUMNS
 from fedflat.bench.training.code_version import code_fingerprint
 
 CONFIG, PROVENANCE, TIMES = "config.json", "provenance.json", "times.csv"
-FINAL, LOG = "final.safetensors", "run.log"
+FINAL, LOG, BY_CLIENT = "final.safetensors", "run.log", "clients.csv.gz"
 SNAPSHOTS, LOCAL_MODELS = "snapshots", "local_models"
 """Names of files and folders in a run directory, in addition to those of `ResultPaths`."""
 
@@ -174,6 +176,25 @@ class RunDirectory:
         """`train_seconds` and `evaluation_seconds` of each `round`; NaN where the model was not evaluated."""
         return self._table(TIMES, TIMES_COLUMNS)
 
+    def client_accuracies(self) -> pd.DataFrame:
+        """The `accuracy` in percent of each `client` after each evaluated `round`, as `evaluation.by_client` says.
+
+        A `UserError` if the run did not store them. NaN: the client has no images on which it could be measured.
+        """
+        if not self.has_client_accuracies:
+            raise UserError(
+                f"'{self.path}' stored no accuracies of clients (set evaluation.by_client: expected, or own)"
+            )
+        whole = ["round", "client"]
+        table = read_checked_csv(self.path / BY_CLIENT, COLUMNS, self.remedy, whole=whole, keys=whole)
+        self._check_recorded(BY_CLIENT)
+        return table.astype({"accuracy": float})
+
+    @property
+    def has_client_accuracies(self) -> bool:
+        """Whether the run stored the accuracy of each client."""
+        return BY_CLIENT in self.provenance.get("tables", {})
+
     def _table(self, name: str, columns: Sequence[str]) -> pd.DataFrame:
         table = read_checked_csv(self.path / name, columns, self.remedy, whole=["round"], keys=["round"])
         if table.empty:
@@ -182,8 +203,8 @@ class RunDirectory:
         return table
 
     def check_tables(self) -> None:
-        """A `DamagedFileError` if metrics or times are missing, or not those that were recorded; nothing is parsed."""
-        for name in (METRICS, TIMES):
+        """A `DamagedFileError` if a table is missing, or not the one that was recorded; nothing is parsed."""
+        for name in {METRICS: None, TIMES: None, **self.provenance.get("tables", {})}:
             self._check_recorded(name)
 
     def _check_recorded(self, name: str) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedflat.bench.data.augmentation import OF_IMAGES, Augment, Context
@@ -30,10 +29,9 @@ from fedflat.bench.experiments.sections.evaluation import OWN, VALIDATION
 from fedflat.bench.experiments.sections.training import AMOUNTS
 from fedflat.bench.input.content import ShortHash
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.metrics import metrics_of
-from fedflat.bench.metrics.base import Metric
+from fedflat.bench.metrics.base import Floats, Metric, confusion
 from fedflat.bench.metrics.evaluation import evaluate_parts, names
-from fedflat.bench.metrics.of_clients import label_shares
+from fedflat.bench.metrics.of_clients import accuracies_of_clients, label_shares, mean_of_clients
 from fedflat.bench.models import build_model
 from fedflat.bench.models.user_model import UserModel
 from fedflat.bench.numerics.precision import Precision, prepare_precision
@@ -190,6 +188,29 @@ class RunSetup:
             for name, score in self._scores(w, parts).items()
         }
 
+    def evaluate_clients(self, state: FederationState) -> Floats:
+        """The accuracy in percent for each client `[N]`, as `evaluation.by_client` says; NaN without images of its own.
+
+        `evaluate` must have evaluated the state before.
+        """
+        model = functools.partial(self.objective.logits, self.federation.evaluated(state))
+        if self.config.evaluation.by_client == "expected":
+            counts = [confusion(model(x), y) for part in self._judged().values() for x, y in part]
+            return accuracies_of_clients(sum(counts[1:], counts[0]), self._shares)
+        images, places = self._images_of_clients
+        batches = self.batches(self.train, torch.from_numpy(images).to(self.objective.device))
+        right = torch.cat([model(x).argmax(1) == y for x, y in batches])
+        return 100 * mean_of_clients(right.cpu().numpy(), places)
+
+    @functools.cached_property
+    def _images_of_clients(self) -> tuple[Indices, list[Indices]]:
+        """The sorted images that all clients hold out, or else train on, and the places of those of each client."""
+        own = self.split
+        if self.held_out is not None:  # no two clients share images then
+            own = [np.setdiff1d(drawn, trained) for drawn, trained in zip(self.drawn, self.split, strict=True)]
+        images = np.unique(np.concatenate(own))
+        return images, [np.searchsorted(images, one) for one in own]
+
     def evaluated_columns(self) -> list[str]:
         """The names of the scores of `evaluate_model`, which a run has even if no model of it was evaluated."""
         score = self.config.dataset.score
@@ -202,10 +223,10 @@ class RunSetup:
     @functools.cached_property
     def metrics(self) -> Sequence[Metric]:
         """The metrics of each evaluation."""
-        return metrics_of(self.config.evaluation.metrics or (), label_maps=self.dataset.has_label_maps)
+        return self.config.evaluation.judged_by(label_maps=self.dataset.has_label_maps)
 
     @functools.cached_property
-    def _shares(self) -> NDArray[np.float64]:
+    def _shares(self) -> Floats:
         """How the training images of each client are divided over the classes `[N, C]`."""
         return label_shares(self.dataset.train.labels, self.split, self.dataset.classes)
 

@@ -24,9 +24,11 @@ from fedflat.bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics.columns import score_words
+from fedflat.bench.training.client_accuracies import ClientAccuracies
 from fedflat.bench.training.engine_choice import EngineChoice
 from fedflat.bench.training.provenance import computed_on, device_name, provenance
 from fedflat.bench.training.run_directory import (
+    BY_CLIENT,
     CONFIG,
     FINAL,
     LOG,
@@ -88,8 +90,12 @@ class TrainingRun:
         self._reports = Timer(PROGRESS_SECONDS)
         self.state = setup.federation.start(setup.objective.initial())
         self.state.clients = ClientStates(self._store)
+        self._bytes_by_client = 0
         if not self._is_resumed():
             self.log.info("started: %s", setup.config.canonical_json())
+        self._by_client = (
+            ClientAccuracies(work / BY_CLIENT, self._bytes_by_client) if self.config.evaluation.by_client else None
+        )
 
     @property
     def config(self) -> RunConfig:
@@ -163,6 +169,7 @@ class TrainingRun:
                 f"{changed} have changed since '{self.work}' was written; delete it to train from the start"
             )
         self._rows, self._times = about["rows"], about["times"]
+        self._bytes_by_client = about.get("bytes_by_client", 0)
         self.engine_choice = EngineChoice.from_json(about["engine"])
         self._computed_on = about.get("computed_on", [])  # earlier versions did not record it
         self.log.info("resumed after round %d", self.state.round)
@@ -196,7 +203,7 @@ class TrainingRun:
         if state.round in config.evaluated_rounds and not row["diverged"]:
             self._evaluate(row)
         if config.evaluation.until is not None:
-            reached = not row["diverged"] and config.evaluation.stops_at(row.get(config.score, 0.0))
+            reached = not row["diverged"] and config.ends_after(self._rows)
             row["stopped"] = int(reached and state.round < config.training.rounds)
         return dict(row)
 
@@ -205,13 +212,23 @@ class TrainingRun:
         assert self.engine_choice is not None
         inputs = {"data_hash": self._data_hash, "model_hash": self.setup.model_hash}
         engine = {"engine": self.engine_choice.as_json(), "computed_on": self._computed_on}
-        about = {"identity": self.config.identity, "rows": self._rows, "times": self._times, **inputs, **engine}
+        about: dict[str, Any] = {
+            "identity": self.config.identity,
+            "rows": self._rows,
+            "times": self._times,
+            **inputs,
+            **engine,
+        }
+        if self._by_client is not None:
+            about["bytes_by_client"] = self._by_client.size
         self._checkpoint.save(self.state, about)
 
     def _evaluate(self, row: dict[str, Any]) -> None:
         began = time.perf_counter()
         scores = self.setup.evaluate(self.state)
         row |= scores | {"diverged": int(evaluation_diverged(scores))}
+        if self._by_client is not None:
+            self._by_client.add(self.state.round, self.setup.evaluate_clients(self.state))
         self._times[-1]["evaluation_seconds"] = time.perf_counter() - began
         score = self.config.score
         line = (
@@ -252,12 +269,16 @@ class TrainingRun:
             self._computed_on,
             outcome,
             seconds=float(training + evaluation),
-            tables={name: short_hash((work / name).read_bytes()) for name in (METRICS, TIMES)},
+            tables={name: short_hash((work / name).read_bytes()) for name in self._tables()},
         )
         write_checked_json(work / PROVENANCE, about)
         write_checked_json(work / CONFIG, config.model_dump(mode="json"))
         self._checkpoint.remove()
         (work / AT_START).unlink(missing_ok=True)
+
+    def _tables(self) -> list[str]:
+        """The names of the tables whose hashes are recorded."""
+        return [METRICS, TIMES, *([] if self._by_client is None else [BY_CLIENT])]
 
     @property
     def device(self) -> torch.device:

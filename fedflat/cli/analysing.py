@@ -20,7 +20,11 @@ ANALYSES = Path(__file__).parents[1] / "analysis" / "analyses"
 
 def analyse(
     analysis: Annotated[
-        str, typer.Argument(help="The name of an analysis; 'fedflat analyses' lists them.", metavar="ANALYSIS")
+        str,
+        typer.Argument(
+            help="The name of an analysis; 'fedflat analyses' lists them. Or yours, such as mine.py:WeightNorm.",
+            metavar="ANALYSIS",
+        ),
     ],
     run_dir: Annotated[
         list[Path] | None,
@@ -86,6 +90,7 @@ def analyse(
     from fedflat.analysis.analyses.stored import write_analysis_list
     from fedflat.analysis.store.stored import stored_runs
     from fedflat.analysis.store.where import selected
+    from fedflat.bench.code.named_code import trust_named
     from fedflat.bench.experiments.files import experiment_names
     from fedflat.bench.experiments.results import ResultPaths
     from fedflat.bench.experiments.stored_config import trust_code
@@ -95,6 +100,7 @@ def analyse(
         raise UserError(
             f"{analysis} is an experiment; expected: fedflat analyse ANALYSIS FOLDER, FOLDER with finished runs"
         )
+    trust_named(analysis)
     parsed = parse_analysis(analysis, overrides_of(set_))
     run_dir = run_dir or []
     _check_request(run_dir, where, out, list_, replace=replace)
@@ -148,7 +154,10 @@ def _check_request(folders: Sequence[Path], where: str, out: Path | None, list_:
 
 def analyses(
     name: Annotated[
-        str | None, typer.Argument(help="The name of an analysis. Default: list all.", metavar="ANALYSIS")
+        str | None,
+        typer.Argument(
+            help="The name of an analysis, or yours, such as mine.py:WeightNorm. Default: list all.", metavar="ANALYSIS"
+        ),
     ] = None,
 ) -> None:
     """List the analyses, or show the options of one.
@@ -176,10 +185,13 @@ def analysis_questions() -> dict[str, str]:
 
 def _described(name: str) -> str:
     from fedflat.analysis.analyses import analysis_class
+    from fedflat.analysis.analyses.user_analysis import first_line
+    from fedflat.bench.code.named_code import trust_named
 
+    trust_named(name)
     analysis = analysis_class(name)
     lines = [
-        f"{name}: {analysis_questions()[name]}",
+        f"{analysis.name}: {first_line(analysis) if analysis.own else analysis_questions()[name]}",
         f"columns: {', '.join(analysis.columns)}",
         "options:" if analysis.model_fields else "options: none",
     ]

@@ -1,6 +1,7 @@
 """The command `fedflat run`: train cells of an experiment."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -97,14 +98,14 @@ def run(
     loaded.check_overrides([chosen.address for chosen in cells.values()], "the given cells")
     threads = threads or next(iter(cells.values())).runs[0].model.threads(available_cores())
     progress = _saying(f"a new folder of results: '{results.absolute()}'") if not results.exists() else typer.echo
-    logs = RunLogs(log, results) if log else None
+    logs = RunLogs(log, results, typer.echo) if log else nullcontext()
     torch_device = prepare_device(device, threads, typer.echo)
 
     attempts, said, files, remarked = Attempts("cells", len(cells)), list[str](), list[Path](), False
     for path, one in cells.items():
-        with attempts.at(path):
+        with attempts.at(path), logs as on_round:
             name = loaded.name if listed else None
-            folder = train_cell(name, one, results, torch_device, progress, replace=replace, on_round=logs)
+            folder = train_cell(name, one, results, torch_device, progress, replace=replace, on_round=on_round)
             typer.echo(f"stored in {folder}")
             runs = [RunDirectory(paths.run(run)) for run in one.runs]
             said += [line for run in runs for line in outcome(one, run, torch_device, known=True)]

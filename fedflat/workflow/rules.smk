@@ -144,7 +144,7 @@ rule train:
     group: GROUP
     run:
         fedflat(log, "run", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--list", "--device", FLOW.device,
-                "--threads", threads, *FLOW.replace, *FLOW.options)
+                "--threads", threads, *FLOW.replace, *FLOW.logging, *FLOW.options)
 
 
 rule tune:

@@ -38,10 +38,11 @@ def copy(finished, tmp_path) -> Path:
 
 def test_each_job_is_one_line(finished):
     first, *lines = (finished / "printed").read_text(encoding="utf-8").splitlines()[1:]
+    lines = [line for line in lines if " running: " not in line]  # on a busy machine
     jobs = int(first.split()[0])
     assert first == f"{jobs} jobs: 1 split, 2 train, 12 analyse, 5 figure, 2 table, 1 explore, 1 page"
     ended = [
-        re.fullmatch(rf"(\d+) of {jobs}(?:, about \d+ (?:s|min) left)?: (\w+ .*) \(\d+ (?:s|min)\)", line)
+        re.fullmatch(rf"(\d+) of {jobs}(?:, (?:about|at least) \d+ (?:s|min) left)?: (\w+ .*) \(\d+ (?:s|min)\)", line)
         for line in lines
     ]
     assert all(ended), lines

@@ -22,7 +22,7 @@ from fedflat.analysis.provenance.verify import verify_run
 from fedflat.bench.code.named_code import NamedCode
 from fedflat.bench.experiments.experiment import Experiment, load_experiment
 from fedflat.bench.experiments.results import ResultPaths
-from fedflat.bench.experiments.run_config import CODE, RunConfig
+from fedflat.bench.experiments.run_config import CODE, METRICS, RunConfig
 from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.files.lists import write_list
 from fedflat.bench.input.errors import UserError
@@ -43,7 +43,7 @@ SMALL = {
     "training.rounds": 1,
     "training.local_epochs": 1,
     "grid.seeds": [0],
-    "grid.partition": [{"name": "dirichlet", "alpha": 0.1, "clients": 20}],
+    "grid.partition": [{"name": "dirichlet", "alpha": 0.1, "clients": 20}, {"name": "iid", "clients": 20}],
     "grid.participation": [{"active": 4}],
     "evaluation.snapshot_every": 1,
     "evaluation.local_models": "last",
@@ -72,6 +72,10 @@ from fedflat.bench.methods.recipe import Components, Recipe
 
 METHOD = Recipe("mine", "Mine", "a test", Components(SAM))
 """,
+    METRICS: """
+def tenth(accuracies):
+    return sorted(accuracies)[len(accuracies) // 10]
+""",
 }
 """By section of a run's configuration, code of each kind."""
 
@@ -79,6 +83,7 @@ NAMED = {
     "dataset": "dataset: code.py:build",
     "model": "model: code.py:build",
     "method": "methods: {mine: {file: code.py, hyperparameters: {rho: 0.1}}}",
+    METRICS: "evaluation: {metrics: [macro_f1, code.py:tenth]}",
 }
 """By section, how an experiment names it."""
 
@@ -104,6 +109,12 @@ SPELLINGS: Mapping[str, Mapping[str, Spelling]] = {
         "as it is stored": lambda fields, run: fields,
         "other file": lambda fields, run: {**fields, "file": "evil_method.py", "code": None},
     },
+    METRICS: {
+        "as it is stored": lambda fields, run: fields,
+        "file, short": lambda fields, run: [f"{run}/metric_tenth.py:tenth"],
+        "module, short": lambda fields, run: ["macro_f1", "evil.metrics:tenth"],
+        "module": lambda fields, run: [{"module": "evil_metrics", "function": "tenth"}],
+    },
 }
 """By section, what a stored configuration may have there. All have the identity of the run that was trained."""
 
@@ -121,14 +132,14 @@ def made_elsewhere(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         become_another_user(folder / "cache", patch)
         for section in CODE:
-            own = folder / "own" / section
+            own = folder / "own" / section  # such as evaluation.metrics
             own.mkdir(parents=True)
             (own / "code.py").write_text(LEAVES_A_TRACE + SOURCES[section], encoding="utf-8")
             file = own / "experiments.yaml"
-            file.write_text(f"name: of_{section}\nextends: quick\n{NAMED[section]}\n", encoding="utf-8")
+            file.write_text(f"name: of_{word(section)}\nextends: quick\n{NAMED[section]}\n", encoding="utf-8")
             experiment = load_experiment(str(file), SMALL)
             method = "mine" if section == "method" else "fedavg"
-            [path] = [path for path in experiment.paths() if path.endswith(f"/{method}")]
+            path, *_ = [path for path in experiment.paths() if path.endswith(f"/{method}")]
             results = folder / f"results-{section}"
             train_cell(experiment.name, experiment.cell(path), results, CPU, lambda line: None).rename(folder / section)
     return folder
@@ -145,7 +156,7 @@ def sent(made_elsewhere, tmp_path_factory) -> Path:
     (folder / "evil").mkdir()
     (folder / "evil" / "__init__.py").write_text(LEAVES_A_TRACE, encoding="utf-8")
     for section, source in SOURCES.items():
-        for file in (folder / f"evil_{section}.py", folder / "evil" / f"{section}.py"):
+        for file in (folder / f"evil_{word(section)}.py", folder / "evil" / f"{word(section)}.py"):
             file.write_text(LEAVES_A_TRACE + source, encoding="utf-8")
     cells = list(wanted().cells().values())
     assert len(cells) >= len(FORGED), "one cell for each spelling"
@@ -178,10 +189,21 @@ def received(sent, tmp_path, monkeypatch) -> Path:
     return folder
 
 
+def word(section: str) -> str:
+    """The name of a section for files and experiments."""
+    return section.rpartition(".")[2]
+
+
+def changed(config: Mapping[str, Any], section: str, change: Callable[[Fields], Fields]) -> dict[str, Any]:
+    """A configuration with another section, which may be below one: evaluation.metrics."""
+    outer, _, inner = section.partition(".")
+    return {**config, outer: changed(config[outer], inner, change) if inner else change(config.get(outer))}
+
+
 def forge(folder: Path, run: Path, section: str, spelling: Spelling, instead_of: RunConfig | None) -> None:
     """Write the code of a run in this spelling, and make it look like the run of another configuration, if any."""
     config = read_checked_json(folder / run / "config.json", "")
-    write_checked_json(folder / run / "config.json", {**config, section: spelling(config[section], run)})
+    write_checked_json(folder / run / "config.json", changed(config, section, lambda fields: spelling(fields, run)))
     if instead_of is not None:
         about = read_checked_json(folder / run / "provenance.json", "")
         write_checked_json(folder / run / "provenance.json", {**about, "identity": instead_of.identity})
@@ -413,8 +435,11 @@ def test_stored_baselines_name_no_code(received):
         run = next(Path().glob("results/store/*/*/*/*/seed-0"))
         config = json.loads((run / "config.json").read_text(encoding="utf-8"))
         clean = json.loads(wanted().cell(paths()[0]).runs[0].canonical_json())
-        fields = SPELLINGS[section][spelling](config[section], run) if isinstance(config[section], dict) else None
-        stored = {"configuration": json.dumps({**clean, section: fields}), "seed": 0, "identity": "any"}
+        metric = {"file": f"{run}/metric_tenth.py", "function": "tenth", "code": "0" * 16}
+        own = [metric] if section == METRICS else config[section]
+        fields = SPELLINGS[section][spelling](own, run) if isinstance(own, dict | list) else None
+        forged = changed(clean, section, lambda _, fields=fields: fields)
+        stored = {"configuration": json.dumps(forged), "seed": 0, "identity": "any"}
         assert tried(lambda stored=stored: configuration(stored))
     assert executed(received) == []
 

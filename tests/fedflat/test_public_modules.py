@@ -9,7 +9,7 @@ import pytest
 
 from tests.places import ROOT
 
-MODULES = ("methods", "models", "datasets", "analyses")
+MODULES = ("methods", "models", "datasets", "evaluation", "analyses")
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -23,7 +23,7 @@ def test_each_is_there_in_a_new_process() -> None:
     """Also the name that was a function, and is a package now."""
     code = """
 import fedflat
-for name in ("methods", "models", "datasets", "analyses"):
+for name in ("methods", "models", "datasets", "evaluation", "analyses"):
     assert getattr(fedflat, name).__all__
 try:
     fedflat.analysis("quick", "hesian")

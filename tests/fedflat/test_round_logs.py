@@ -9,6 +9,7 @@ import torch
 
 import fedflat
 from fedflat.bench.experiments.experiment import load_experiment
+from fedflat.bench.host.progress import silent
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell
 from fedflat.round_logs import RunLogs
@@ -28,13 +29,27 @@ def start(folder, config):
 
 def failing(folder, config):
     return lambda row: row["absent"]
+
+def unable(folder, config):
+    return config["absent"]
+
+class Closing:
+    def __init__(self, folder, config):
+        self.file = Path(__file__).with_name("closed.txt")
+
+    def __call__(self, row):
+        if row["round"] == 2 and self.file.with_name("interrupt").exists():
+            raise KeyboardInterrupt
+
+    def close(self):
+        print("closed", file=self.file.open("a"))
 """
 
 
-def train(tmp_path, reference):
+def train(tmp_path, reference, say=silent):
     cell = load_experiment("quick", OVERRIDES).cell(CELL)
-    logs = RunLogs(reference, tmp_path / "results")
-    return train_cell("quick", cell, tmp_path / "results", torch.device("cpu"), lambda line: None, on_round=logs)
+    with RunLogs(reference, tmp_path / "results", say) as logs:
+        return train_cell("quick", cell, tmp_path / "results", torch.device("cpu"), silent, on_round=logs)
 
 
 @pytest.fixture
@@ -62,13 +77,34 @@ def test_a_function_gets_every_row_of_the_metrics(file, tmp_path):
         ("tensorbord", "unknown logger 'tensorbord' (allowed: tensorboard, path/to/file.py:function)"),
         ("absent.py:start", "cannot read the logger 'absent.py'"),
         ("{file}:begin", "'begin'"),
-        ("{file}:failing", "log.py' fails in line 11: KeyError: 'absent'"),
     ],
 )
 def test_mistakes_are_one_line(reference, message, file, tmp_path):
     with pytest.raises(fedflat.UserError) as error:
         train(tmp_path, reference.format(file=file))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "line"), [("failing", 11), ("unable", 14)])
+def test_a_logger_that_fails_is_reported_once_and_the_runs_go_on(name, line, file, tmp_path):
+    said = []
+    out = train(tmp_path, f"{file}:{name}", said.append)
+    assert said == [
+        f"seed-{seed}: the logger '{file}' fails in line {line}: KeyError: 'absent'; the run goes on without it"
+        for seed in (0, 1)
+    ]
+    assert [len(RunDirectory(out / f"seed-{seed}").metrics()) for seed in (0, 1)] == [3, 3]
+
+
+def test_a_logger_is_closed_once_when_its_run_ends_or_is_interrupted(file, tmp_path):
+    closed = tmp_path / "closed.txt"
+    (tmp_path / "interrupt").touch()
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, f"{file}:Closing")
+    assert closed.read_text() == "closed\n", "that of the run that was interrupted"
+    (tmp_path / "interrupt").unlink()
+    train(tmp_path, f"{file}:Closing")
+    assert closed.read_text() == "closed\n" * 3
 
 
 @pytest.mark.skipif(HAS_TENSORBOARD, reason="needs an environment without tensorboard")
@@ -89,7 +125,9 @@ def test_tensorboard_gets_every_row(tmp_path):
 
     out = train(tmp_path, "tensorboard")
     metrics = RunDirectory(out / "seed-1").metrics()
-    logged = scalars(tmp_path / "results/tensorboard/quick" / CELL / "seed-1", "local_loss")
+    logged = scalars(
+        tmp_path / "results/tensorboard" / out.relative_to(tmp_path / "results/store") / "seed-1", "local_loss"
+    )
     assert logged == pytest.approx(dict(zip(metrics["round"], metrics["local_loss"], strict=True)), rel=1e-6)
 
     for _ in range(2):  # the second writes its rounds instead of those of the first

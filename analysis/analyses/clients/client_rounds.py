@@ -8,8 +8,9 @@ from pydantic import Field
 
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis, needs_stored_states
-from fedflat.analysis.measures.clients import Features, mean_of_classes, mean_of_clients, responses
+from fedflat.analysis.measures.clients import Features, mean_of_classes, responses
 from fedflat.bench.experiments.sections.evaluation import Evaluation
+from fedflat.bench.metrics.of_clients import mean_of_clients
 
 
 class ClientRounds(Analysis):

@@ -1,5 +1,6 @@
 """Paired differences with each rival: a panel over all settings and one per setting, one line per rival."""
 
+import math
 from typing import Any
 
 import pandas as pd
@@ -11,6 +12,7 @@ from fedflat.analysis.comparison.report.looks import COLOURS, MARKERS, ROW
 from fedflat.analysis.comparison.report.tables import metric_words
 from fedflat.analysis.comparison.report.words import RULE, note_on_tests
 from fedflat.analysis.comparison.report_pages import ReportFigure
+from fedflat.analysis.comparison.report_table import number
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from fedflat.analysis.figures.base import LEGEND, STYLE, figure_style, most_side_by_side, new_figure
 from fedflat.analysis.layouts.captions import Caption
@@ -19,6 +21,9 @@ from fedflat.analysis.measures.paired import CONFIDENCE
 
 _WIDE = 4.5
 """In narrower figures, the panels of settings are left out."""
+
+_USUAL, _FAR = 0.9, 2.0
+"""If an interval ends beyond `_FAR` times the `_USUAL` quantile of all ends, the axis ends there."""
 
 
 def draw(comparison: Comparison, width: float) -> ReportFigure:
@@ -35,8 +40,9 @@ def draw(comparison: Comparison, width: float) -> ReportFigure:
         grid = body.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
+        limit = axis_limit(pd.concat(panels.values()))
         for axes, (heading, table) in zip(grid.flat, panels.items(), strict=False):
-            _draw_panel(axes, table.set_index("rival").loc[order])
+            _draw_panel(axes, table.set_index("rival").loc[order], limit)
             axes.set_title(heading.replace(", ", ",\n") if len(panels) > 1 else heading)
         names = [comparison.titles[rival] for rival in order]
         grid[0, 0].set_yticks(range(len(order)), names)
@@ -57,6 +63,7 @@ def draw(comparison: Comparison, width: float) -> ReportFigure:
         [
             f"Colours and shapes: the verdicts. {RULE}",
             "Intervals are not corrected for the number of rivals or settings.",
+            *(["Triangles: the difference is beyond the axis, and stands next to it."] if math.isfinite(limit) else []),
             *note_on_tests(comparison),
         ],
     )
@@ -64,12 +71,38 @@ def draw(comparison: Comparison, width: float) -> ReportFigure:
     return ReportFigure("differences", caption, frame, figure)
 
 
-def _draw_panel(axes: Axes, table: pd.DataFrame) -> None:
+def axis_limit(table: pd.DataFrame) -> float:
+    """Where the axis of differences ends on both sides, so that one rival that is far off does not hide the others.
+
+    Infinity if all intervals are of a similar size.
+    """
+    ends = table[["difference", "interval_low", "interval_high"]].abs().max(axis=1).dropna()
+    usual = ends.quantile(_USUAL) if len(ends) else 0.0
+    return float(1.1 * usual) if 0 < _FAR * usual < ends.max() else math.inf
+
+
+def _draw_panel(axes: Axes, table: pd.DataFrame, limit: float) -> None:
     axes.axvline(0, color="#777777", linewidth=0.8, zorder=1)
     for place, row in enumerate(table.to_dict("records")):
-        colour = COLOURS[row["verdict"]]
+        colour, look = COLOURS[row["verdict"]], _look(row["verdict"]) | {"linestyle": "none"}
         axes.hlines(place, row["interval_low"], row["interval_high"], color=colour, linewidth=1.2)
-        axes.plot(row["difference"], place, **(_look(row["verdict"]) | {"linestyle": "none"}))
+        if abs(row["difference"]) <= limit:
+            axes.plot(row["difference"], place, **look)
+            continue
+        is_right = row["difference"] > 0
+        axes.plot(limit if is_right else -limit, place, **(look | {"marker": ">" if is_right else "<"}), clip_on=False)
+        axes.annotate(
+            number(row["difference"], "+.1f"),
+            (limit if is_right else -limit, place),
+            xytext=(-5 if is_right else 5, 0),
+            textcoords="offset points",
+            ha="right" if is_right else "left",
+            va="center",
+            fontsize=STYLE["xtick.labelsize"],
+            color=colour,
+        )
+    if math.isfinite(limit):
+        axes.set_xlim(-limit, limit)
     axes.grid(visible=False, axis="y")
 
 

@@ -11,7 +11,7 @@ from fedflat.analysis.comparison.report.looks import OTHER, OWN
 from fedflat.analysis.comparison.report.tables import metric_words
 from fedflat.analysis.comparison.report.words import lost_word
 from fedflat.analysis.comparison.report_pages import ReportFigure
-from fedflat.analysis.comparison.statistics.costs import REFERENCE, RELATED_COSTS, costs, stored_costs
+from fedflat.analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from fedflat.analysis.comparison.statistics.flatness import correlations, flatness, stored_measures
 from fedflat.analysis.figures.base import figure_style, most_side_by_side, new_figure, plain_numbers
 from fedflat.analysis.layouts.captions import Caption
@@ -25,7 +25,7 @@ _COST_WORDS = {"communicated_mb": "traffic", "gradients": "gradients"}
 def draw_costs(comparison: Comparison, width: float) -> ReportFigure:
     """A panel of traffic and one of gradients; the line joins the methods that no other one dominates."""
     frame = costs(comparison.rows, comparison.scores)
-    shown = [cost for cost in RELATED_COSTS if cost in stored_costs(comparison.rows)]
+    shown = stored_costs(comparison.rows)
     relative = REFERENCE in comparison.scores.methods
     sign = 1 if comparison.better == "higher" else -1
     with figure_style():

@@ -16,14 +16,15 @@ from fedflat.analysis.comparison.statistics.ranking import mean_ranks, ranking
 from fedflat.analysis.comparison.statistics.scores import Floats, Scores
 from fedflat.analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from fedflat.analysis.layouts.captions import Caption
-from fedflat.analysis.layouts.run_columns import column_name
+from fedflat.analysis.layouts.run_columns import column_name, further_metrics, run_quantity
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.bench.experiments.address import IDS, Setting
+from fedflat.bench.experiments.sections.evaluation import TEST
 
 MARKS = {BETTER: "+", WORSE: "−", UNCLEAR: "", NONE: ""}
 """Significance marks of entries of rivals."""
 
-COST_TITLES = {"communicated_mb": "traffic (MB)", "gradients": "gradients", "seconds": "seconds"}
+COST_TITLES = {"communicated_mb": "traffic (MB)", "gradients": "gradients"}
 
 DISTANCES = (0.0, 0.5, 1.0, 2.0, 5.0)
 """Distances of the table of profiles, in points."""
@@ -39,6 +40,15 @@ def tables(comparison: Comparison) -> Iterator[ReportTable]:
         yield cost_table(comparison)
     if stored_measures(comparison.rows):
         yield flatness_table(comparison)
+    if own_metrics(comparison):
+        yield metric_table(comparison)
+
+
+def own_metrics(comparison: Comparison) -> list[str]:
+    """The columns of further metrics of which the method's runs have values."""
+    own = comparison.rows[comparison.rows["method"] == comparison.method]
+    columns = further_metrics(own.columns[own.notna().any()])
+    return [name for name in columns if name.startswith(TEST) and name != comparison.metric]
 
 
 def shown(comparison: Comparison) -> Callable[..., str]:
@@ -229,10 +239,6 @@ def cost_table(comparison: Comparison) -> ReportTable:
         notes.append("Gradients: of single images, over all clients.")
     if "communicated_mb" in columns:
         notes.append("Traffic: up and down, all clients, in 10^6 bytes.")
-    if "seconds" in columns:
-        notes.append(
-            "Seconds: as measured, also on other machines. Seeds that are trained together have one timing: no tests."
-        )
     caption = Caption.of(
         "Costs", "What a whole run costs, as mean over settings and seeds, with the mean of its results.", notes
     )
@@ -269,6 +275,37 @@ def flatness_table(comparison: Comparison) -> ReportTable:
     header = ("method", metric_words(comparison), *(column_name(name) for name in measures))
     own = list(order["method"]).index(comparison.method)
     return ReportTable("flatness", caption, header, tuple(rows), frame, own)
+
+
+def metric_table(comparison: Comparison) -> ReportTable:
+    """The further metrics of the method's runs, and of the stored runs that have them."""
+    columns = own_metrics(comparison)
+    groups = comparison.rows.groupby("method", sort=False)[columns]
+    means, deviations = groups.mean(), groups.std()
+    frame = means[means.notna().any(axis=1)]
+    found, spread = (
+        {str(row.pop("method")): row for row in one.reset_index().to_dict("records")} for one in (means, deviations)
+    )
+    rows = [
+        (
+            comparison.titles[method],
+            *(_with_deviation(found[method][name], spread[method][name]) for name in columns),
+        )
+        for method in map(str, frame.index)
+    ]
+    lacking = [column_name(name) for name in columns if frame[name].notna().sum() == 1]
+    title = comparison.titles[comparison.method]
+    note = f"The stored runs have no {', '.join(lacking)}: only {title} is shown with it." if lacking else ""
+    caption = Caption.of(
+        "Further metrics", "Mean and sample standard deviation over settings and seeds.", [note] if note else []
+    )
+    header = ("method", *(quantity.with_unit for name in columns if (quantity := run_quantity(name)) is not None))
+    own = list(frame.index).index(comparison.method)
+    return ReportTable("metrics", caption, header, tuple(rows), frame.reset_index(), own)
+
+
+def _with_deviation(mean: float, deviation: float) -> str:
+    return number(mean, ".4g") + ("" if math.isnan(deviation) else f" ± {number(deviation, '.2g')}")
 
 
 def _mean(comparison: Comparison, scores: Scores, m: int, deviation: float = math.nan) -> str:

@@ -3,7 +3,13 @@
 import textwrap
 
 from fedflat.analysis.comparison.compare import Comparison
-from fedflat.analysis.comparison.report.tables import verdict_header, verdict_rows, verdict_table
+from fedflat.analysis.comparison.report.tables import (
+    metric_table,
+    own_metrics,
+    verdict_header,
+    verdict_rows,
+    verdict_table,
+)
 from fedflat.analysis.comparison.report.words import about, of_setting, verdict
 from fedflat.analysis.layouts.titles import setting_title
 from fedflat.bench.files.text_table import aligned
@@ -26,6 +32,10 @@ def as_text(comparison: Comparison, by_setting: bool) -> str:
             words = f": {of_setting(comparison, setting)}" if judged else ""
             columns = aligned(rows, right=range(1, len(rows[0])))
             parts.append("\n".join([f"{setting.path}{words}", *columns]))
+    if own_metrics(comparison):
+        metrics = metric_table(comparison)
+        sentences = [f"{metrics.caption.title}. {metrics.caption.text}", *metrics.caption.notes]
+        parts.append("\n".join([*map(_filled, sentences), metrics.text()]))
     parts.append("\n".join(_filled(note) for note in (*table.caption.notes, *about(comparison))))
     return "\n\n".join(parts)
 

@@ -6,11 +6,8 @@ import pandas as pd
 from fedflat.analysis.comparison.statistics.scores import Floats, Scores
 from fedflat.bench.experiments.address import IDS
 
-COSTS = ("communicated_mb", "gradients", "seconds")
-"""Columns of what a whole run has spent."""
-
-RELATED_COSTS = ("communicated_mb", "gradients")
-"""Costs that are drawn, and related to FedAvg's; seconds depend on the machine."""
+COSTS = ("communicated_mb", "gradients")
+"""Columns of what a whole run has spent. Seconds are not among them: those of stored runs are of another machine."""
 
 REFERENCE = "fedavg"
 """The stored method to which costs are related."""
@@ -36,7 +33,7 @@ def costs(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
             finished.groupby(["method", *IDS[:3]])[cost].mean().unstack("method").reindex(columns=scores.methods)
         )
         table[cost] = compared = by_setting.mean().to_numpy()
-        if REFERENCE in scores.methods and cost in RELATED_COSTS:
+        if REFERENCE in scores.methods:
             table[f"{cost}_relative"] = relative = by_setting.apply(_relative, to=by_setting[REFERENCE]).to_numpy()
             compared = relative if np.isfinite(relative).any() else compared
         gains = table["mean"] if scores.better == "higher" else -table["mean"]

@@ -12,7 +12,7 @@ from fedflat.analysis.figures.base import new_figure, plain_numbers, whole_numbe
 from fedflat.analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing, with_coinciding_note
 from fedflat.analysis.figures.notes import diverged_note, missing_note, stopped_note
 from fedflat.analysis.layouts.grid import PANELS_OF_GRID, GridPart
-from fedflat.analysis.layouts.quantities import ROUND_COLUMNS, quantity
+from fedflat.analysis.layouts.quantities import quantity, round_columns
 from fedflat.analysis.layouts.tidy import Tidy, of_cell
 from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.measures.convergence import curves, neighbour_means
@@ -58,8 +58,8 @@ class ConvergenceLayout(LinePanelsLayout):
     @field_validator("metric")
     @classmethod
     def _over_rounds(cls, metric: str) -> str:
-        if metric not in ROUND_COLUMNS:
-            raise unknown("metric over rounds", metric, ROUND_COLUMNS)
+        if metric not in (known := round_columns()):
+            raise unknown("metric over rounds", metric, known)
         return metric
 
     def statistics(self, frame: pd.DataFrame) -> str:

@@ -133,24 +133,25 @@ def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:
 
 def _copy_user_files(config: RunConfig, work: Path) -> None:
     """Copy user-defined Python files byte for byte; a `UserError` if one was edited after the command had started."""
-    for section, own in config.code_files.items():
+    for copy, own in config.code_files.items():
         source = read_own(own.file, own.kind)
         if short_hash(source) != own.code_hash:
             raise UserError(
                 f"the {own.kind} '{own.file}' was edited after the command had started; start the command again"
             )
-        write_bytes(work / copy_name(section), source)
+        write_bytes(work / copy_name(copy), source)
 
 
 def failure_in_user_file(config: RunConfig, error: BaseException) -> UserError | None:
     """The error in one line that names the user-defined file that caused it; None if there is no such file.
 
-    The cause is the model's file if the error was raised while its code was running, else the method's file.
+    The cause is the file of a metric or of the model if the error was raised while its code was running, else the
+    method's file.
     """
     if isinstance(error, UserError):
         return None
     files = config.code_files
-    blamed = [own for section, own in files.items() if section == "method" or line_of(error, own.file) is not None]
+    blamed = [own for name, own in files.items() if name == "method" or line_of(error, own.file) is not None]
     return failure(blamed[0].file, blamed[0].kind, error) if blamed else None
 
 

@@ -15,6 +15,7 @@ from fedflat.bench.files.tensor_file import open_tensors
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import (
+    BY_CLIENT,
     CONFIG,
     FINAL,
     LOCAL_MODELS,
@@ -54,6 +55,7 @@ def readers(run: RunDirectory, *, models: bool = True) -> dict[Path, Callable[[]
         path / METRICS: run.metrics,
         path / TIMES: run.times,
         path / PARTITION: run.split,
+        **({path / BY_CLIENT: run.client_accuracies} if run.has_client_accuracies else {}),
         **{file: functools.partial(_read_models, run, file) for file in of_models},
         **{file: functools.partial(_read_code, run, file) for file in _copies_of_code(run)},
     }
@@ -72,7 +74,7 @@ def check_models(run: RunDirectory) -> None:
 def _copies_of_code(run: RunDirectory) -> list[Path]:
     """The copies of user-defined code that the run must have."""
     try:
-        return [run.path / copy_name(section) for section in code_sections(read_checked_json(run.path / CONFIG, ""))]
+        return [run.path / copy_name(name) for name in code_sections(read_checked_json(run.path / CONFIG, ""))]
     except UserError:  # reported when the configuration is read
         return []
 
@@ -88,7 +90,7 @@ def _read_models(run: RunDirectory, file: Path) -> None:
 
 def _read_code(run: RunDirectory, file: Path) -> None:
     """A `DamagedFileError` if a copy of user-defined code has another hash than the configuration states."""
-    own = read_checked_json(run.path / CONFIG, run.remedy)[file.stem]
+    own = code_sections(read_checked_json(run.path / CONFIG, run.remedy))[file.stem]
     with damage_in_one_line(file, run.remedy):
         if short_hash(file.read_bytes()) != own["code"]:
             raise ValueError(f"its hash differs from the one in {CONFIG}")

@@ -8,7 +8,8 @@ from typing import Any
 
 from fedflat.bench.data.root import data_root
 from fedflat.bench.experiments.run_config import RunConfig
-from fedflat.bench.experiments.sections.evaluation import OWN, ROUNDING
+from fedflat.bench.experiments.sections.evaluation import OWN
+from fedflat.bench.experiments.sections.stop import ROUNDING
 from fedflat.bench.models import build_model
 from fedflat.bench.training.run_setup import load_dataset
 from fedflat.bench.tuning.score import evaluated_rounds
@@ -21,8 +22,9 @@ DISTANCE_ROUNDS = 20
 
 
 def as_trial(run: RunConfig, seed: int) -> RunConfig:
-    """The run with a tuning seed, judged on the data set's images for validation; no state is stored."""
-    evaluation = {"validation": OWN, "training_images": None, "snapshot_every": None, "local_models": None}
+    """The run with a tuning seed, judged on the data set's images for validation; it stores no states or clients."""
+    none_stored = {"snapshot_every": None, "local_models": None, "by_client": None}
+    evaluation = {"validation": OWN, "training_images": None, **none_stored}
     data = run.model_dump()
     return RunConfig.parse({**data, "seed": seed, "evaluation": {**data["evaluation"], **evaluation}})
 

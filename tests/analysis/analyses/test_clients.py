@@ -1,5 +1,6 @@
 """Accuracies of clients and classes, and feature norms, against closed forms and counts by hand."""
 
+import copy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedflat.analysis.analyses import parse_analysis
+from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.run_analysis import run_analysis
 from fedflat.analysis.measures.clients import (
     mean_of_classes,
-    mean_of_clients,
     over_how_many,
     responses,
     summary,
@@ -26,10 +27,11 @@ from fedflat.bench.data.dataset import Samples
 from fedflat.bench.data.partitions.base import Indices, Partition
 from fedflat.bench.data.partitions.even import IID
 from fedflat.bench.data.root import data_root
+from fedflat.bench.engine.batches import LocalSteps
 from fedflat.bench.engine.objective import Objective
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.metrics.of_clients import expected_of_clients, label_shares
+from fedflat.bench.metrics.of_clients import expected_of_clients, label_shares, mean_of_clients
 from fedflat.bench.numerics.streams import numpy_stream
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import load_dataset
@@ -221,6 +223,39 @@ def test_a_split_of_the_test_images_is_a_draw_of_its_own(runs: Path, tmp_path: P
         np.testing.assert_allclose(test * sizes / 100, np.round(test * sizes / 100), atol=1e-9)  # counts of images
 
 
+def test_personalised_models_are_trained_on_the_clients_own_images(runs: Path, tmp_path: Path) -> None:
+    """Two epochs of torch's SGD for one client, written here; without a rate to speak of, nothing changes."""
+    rows = analysed("personalised", stored(runs), tmp_path / "x.csv", epochs=2, lr=0.05)
+    run = AnalysedRun(RunDirectory(stored(runs, 0)), CPU)
+    setup, client = run.setup, 3
+    model = copy.deepcopy(setup.objective.load(run.w.clone())).train()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=run.config.training.weight_decay)
+    sampler = LocalSteps(None, 2, run.config.training.batch_size).sampler(setup.split, 0)
+    for index in sampler(client, run.config.training.rounds):
+        x, y = setup.train.batch(index)
+        sgd.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        sgd.step()
+    x, y = setup.test.batch(torch.arange(len(setup.test)))
+    right = (model.eval()(x).argmax(1) == y).double()
+    of_classes = np.array([float(right[y == c].mean()) for c in range(10)])
+    counts = np.bincount(setup.dataset.train.labels[setup.split[client]], minlength=10)
+    own = rows[rows["metric"] == "personalised_accuracy"].set_index("client")["value"]
+    assert own[client] == pytest.approx(100 * counts @ of_classes / counts.sum(), abs=1e-3)
+    before = analysed("clients", stored(runs), tmp_path / "before.csv")
+    before = before[before["metric"] == "client_test_accuracy"].set_index("client")["value"]
+    gain = rows.loc[rows["metric"] == "personalisation_gain", "value"].item()
+    assert gain == pytest.approx((own - before).mean())
+    assert gain > 1, "clients have few classes each"
+    still = analysed("personalised", stored(runs), tmp_path / "still.csv", steps=1, lr=1e-12)
+    assert still.loc[still["metric"] == "personalisation_gain", "value"].item() == pytest.approx(0, abs=1e-9)
+
+
+def test_personalised_models_need_a_test_part_for_each_client(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"test divides the test images among 7 clients, but the run has 20"):
+        analysed("personalised", runs, tmp_path / "x.csv", test={"name": "iid", "clients": 7})
+
+
 def test_all_methods_of_a_seed_are_tested_on_the_same_split(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,8 +363,8 @@ def test_missing_states_are_reported(tmp_path: Path) -> None:
 
 
 def test_equal_runs_give_equal_bytes(runs: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(runs, tmp_path / "copy"))
+    copied = Path(shutil.copytree(runs, tmp_path / "copy"))
     for name in ("clients", "client_rounds", "corruptions", "cost", "convergence"):
-        for folder, out in ((runs, "a.csv"), (copy, "b.csv")):
+        for folder, out in ((runs, "a.csv"), (copied, "b.csv")):
             analysed(name, folder, tmp_path / out)
         assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes(), name

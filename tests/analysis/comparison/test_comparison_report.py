@@ -92,10 +92,23 @@ def test_with_few_seeds_a_sentence_says_that_more_give_more_verdicts(full: Compa
 def test_seconds_are_not_related_to_those_of_other_machines(full: Comparison) -> None:
     costs = table(full, "costs")
     mine = next(row for row in costs.rows if row[0] == "MINE")
-    assert [re.sub(r" \*$", "", cell) for cell in mine[2:]] == ["20 (2.00 ×)", "200,000 (2.00 ×)", "3"]
+    assert [re.sub(r" \*$", "", cell) for cell in mine[2:]] == ["20 (2.00 ×)", "200,000 (2.00 ×)"]
     assert [column for column in costs.frame if column.endswith("_relative")] == [
         "communicated_mb_relative", "gradients_relative",
     ]  # fmt: skip
+
+
+def test_a_rival_that_is_far_off_does_not_hide_the_others() -> None:
+    levels = {f"m{k}": 80 + 0.4 * k for k in range(12)} | {"mine": 82.0, "bad": 35.0}
+    drawn = differences.draw(compared(complete_runs(levels)), 6.75)
+    axes = drawn.figure.axes[0]
+    assert axes.get_xlim()[1] < 10
+    [far] = [text.get_text() for text in axes.texts]
+    assert 46 < float(far) < 48
+    assert "Triangles" in " ".join(drawn.caption.notes)
+    near = differences.draw(compared(complete_runs({k: v for k, v in levels.items() if k != "bad"})), 6.75)
+    assert not near.figure.axes[0].texts
+    assert "Triangles" not in " ".join(near.caption.notes)
 
 
 def overlapping(axes: Axes) -> list[tuple[str, str]]:
@@ -227,7 +240,7 @@ def test_marks_are_those_of_the_verdicts(full: Comparison) -> None:
         for title, mark in marks.items():
             shown = rows[title][k][-1]
             assert (shown if shown in "+−" else None) == mark, (setting, title)
-    assert found.rows[found.bold][0] == "MINE"
+    assert found.rows[found.own][0] == "MINE"
 
 
 def test_all_files_are_written_and_say_the_same(full: Comparison, folder: Path) -> None:

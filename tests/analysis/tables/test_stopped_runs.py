@@ -1,4 +1,4 @@
-"""Runs that stopped at a target accuracy have costs until then, and no final values."""
+"""Runs that stopped early have costs until then, and no final values."""
 
 import math
 from pathlib import Path
@@ -83,12 +83,12 @@ def test_they_have_no_final_value(stopped: Tidy) -> None:
     assert stopped_runs(frame)[CellAddress(HARD, "fedavg").ids] == {0: 2, 1: 2, 2: 3}
     assert stopped_runs(frame.drop(columns="stopped")) == {}
     names = method_titles(stopped.experiment)
-    assert stopped_note(frame, names) == "stopped at the target accuracy: FedAvg (3 runs), FedSAM (1 run)"
+    assert stopped_note(frame, names) == "stopped early: FedAvg (3 runs), FedSAM (1 run)"
     assert stopped_note(frame[frame["method"] == "feddyn"], names) == ""
 
 
 def test_the_headline_counts_them(stopped: Tidy) -> None:
-    assert headline(stopped)[0] == "quick: 9 of 144 runs, 0 of them diverged, 4 stopped at a target accuracy"
+    assert headline(stopped)[0] == "quick: 9 of 144 runs, 0 of them diverged, 4 stopped early"
 
 
 def test_costs_until_a_target_are_those_of_whole_runs(tmp_path: Path) -> None:
@@ -110,6 +110,6 @@ def test_costs_until_a_target_are_those_of_whole_runs(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(costs[0][columns], costs[1][columns])
     run_analysis(parse_analysis("cost", {}), tmp_path / "part", tmp_path / "cost.csv", CPU, log.append)
     assert pd.read_csv(tmp_path / "cost.csv").empty
-    assert "stopped at its target accuracy: no rows" in log[-1]
-    with pytest.raises(UserError, match="stopped at its target accuracy: a comparison needs runs of all rounds"):
+    assert "stopped early: no rows" in log[-1]
+    with pytest.raises(UserError, match="stopped early: a comparison needs runs of all rounds"):
         require_all_rounds([FinishedRun(CellAddress(HARD, "fedavg"), RunDirectory(runs / "seed-0"))])

@@ -40,7 +40,7 @@ STARTS_PROCESSES = {"bench/training/code_version.py", "fedflat/command_server.py
 SNAKEFILES = ("Snakefile", "fedflat/workflow/rules.smk")
 
 RUNNERS = {
-    "bench/code/user_function.py": "models and data sets",
+    "bench/code/user_function.py": "models, data sets and metrics",
     "bench/methods/user_file.py": "methods",
     "fedflat/round_logs.py": "loggers, which only the command line names",
 }

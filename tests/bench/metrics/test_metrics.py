@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, log_loss
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 import fedflat
 from fedflat.bench.input.errors import UserError
@@ -41,12 +41,23 @@ def test_metrics_are_those_of_scikit_learn_in_any_batches(seed, cut):
         "accuracy": 100 * accuracy_score(true, predicted),
         "loss": log_loss(true, scores.softmax(1).numpy(), labels=range(CLASSES)),
         "macro_f1": 100 * f1_score(true, predicted, average="macro"),
+        "auc": 100 * roc_auc_score(true, scores.softmax(1).numpy(), multi_class="ovr", labels=range(CLASSES)),
         "balanced_accuracy": 100 * np.mean([(predicted == true)[true == c].mean() for c in np.unique(true)]),
     }
     assert {name: found[name] for name in theirs} == pytest.approx(theirs)
     if set(predicted) <= set(true):  # else scikit-learn warns
         assert found["balanced_accuracy"] == pytest.approx(100 * balanced_accuracy_score(true, predicted))
     assert evaluated(scores, y, 40) == pytest.approx(found)
+
+
+def test_equal_scores_count_half_in_auc():
+    """Of one positive and three negative samples: higher than one, equal to one, lower than one."""
+    column = torch.tensor([0.5, 0.2, 0.5, 0.9], dtype=torch.float64)
+    scores, y = torch.stack([column, 1 - column], 1).log(), torch.tensor([0, 1, 1, 1])
+    found = evaluate(lambda x: x, [(scores, y)], metrics_of(["auc"], label_maps=False))
+    assert found["auc"] == pytest.approx(50)
+    alone = evaluate(lambda x: x, [(scores[:1], y[:1])], metrics_of(["auc"], label_maps=False))
+    assert np.isnan(alone["auc"]), "one class alone has no ranking"
 
 
 def test_the_calibration_error_of_known_confidences():
@@ -62,9 +73,9 @@ def test_clients_are_judged_on_the_classes_that_they_have():
     scores = torch.eye(3, dtype=torch.float64)[[0, 0, 2, 2, 1]]
     y = torch.tensor([0, 0, 1, 2, 2])
     shares = label_shares(np.array([0, 0, 1, 2]), [np.array([0, 1]), np.array([2, 3]), np.array([], dtype=int)], 3)
-    names = ["worst_client", "client_deviation"]
+    names = ["worst_client", "lowest_decile", "client_deviation"]
     found = evaluate(lambda x: x, [(scores, y)], metrics_of(names, label_maps=False), shares)
-    assert [found[name] for name in names] == pytest.approx([25, 37.5])
+    assert [found[name] for name in names] == pytest.approx([25, 32.5, 37.5])
 
 
 @pytest.mark.parametrize(("name", "labels", "message"), [("macro_f2", False, "macro_f1"), ("miou", False, "pixels")])

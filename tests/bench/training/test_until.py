@@ -9,7 +9,9 @@ import torch
 
 from fedflat.bench.experiments.experiment import Cell, load_experiment
 from fedflat.bench.experiments.run_config import RunConfig
+from fedflat.bench.experiments.sections.stop import Stop
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.metrics.quantity import Better
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell
 from tests.bench.training.small_runs import check_resume
@@ -112,6 +114,50 @@ def test_resuming_a_run_that_stops_is_bitwise(tmp_path: Path, monkeypatch: pytes
         "fedlesam_s", CPU, tmp_path, monkeypatch, **CHANGES, **{"evaluation.every": 1, "evaluation.until": accuracy}
     )
     assert RunDirectory(tmp_path / "undisturbed").stopped
+
+
+def test_patience_and_other_metrics_end_a_run(tmp_path: Path) -> None:
+    """Both rules as `Stop` states them, on the rounds of the run itself."""
+    rule = {"metric": "macro_f1", "value": 101, "patience": 2, "change": 30}
+    changes = {"evaluation.every": 1, "evaluation.metrics": ["macro_f1"], "evaluation.until": rule}
+    run = train(config("fedavg", **changes), tmp_path / "run", CPU)
+    values = run.metrics()["test_macro_f1"].tolist()
+    best, since = values[0], 0
+    for value in values[1:]:
+        best, since = (value, 0) if value > best + 30 else (best, since + 1)
+    assert run.stopped
+    assert since == 2
+    assert run.metrics()["stopped"].tolist() == [0] * (len(values) - 1) + [1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "better", "values", "ends"),
+    [
+        ({"value": 1.5}, "lower", [3, 2, 1.5], True),
+        ({"value": 1.5}, "higher", [3.0], True),
+        ({"patience": 2}, "higher", [1, 3, 3, 2], True),
+        ({"patience": 2}, "higher", [1, 3, 2, 4], False),
+        ({"patience": 2}, "lower", [3, 2, 4, 5], True),
+        ({"patience": 1, "change": 0.5}, "higher", [1, 1.4], True),
+        ({"patience": 2}, "higher", [float("nan"), float("nan")], True),
+    ],
+)
+def test_rules(rule: dict[str, float], better: Better, values: list[float], ends: bool) -> None:
+    assert Stop.parse(rule).is_reached(values, better) is ends
+
+
+@pytest.mark.parametrize(
+    ("until", "message"),
+    [
+        ({"metric": "los", "value": 1}, "did you mean 'loss'"),
+        ({"metric": "loss"}, "needs a value, or patience"),
+        ({"value": 50, "patients": 3}, "did you mean 'patience'"),
+    ],
+)
+def test_wrong_rules_are_one_line(until: object, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        config("fedavg", **{"evaluation.until": until})
+    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("until", [0, -1, 101, True])
