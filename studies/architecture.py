@@ -104,8 +104,9 @@ def draw(house: House) -> Figure:
 def _draw_room(axes: Axes, room: str, about: str, place: tuple[float, float], width: float) -> None:
     (x, y), (package, _, name) = place, room.rpartition(".")
     corner = (x - width / 2, y - _BOX / 2)
-    look = {"facecolor": _COLOURS[package or room], "edgecolor": "#8a8a8a", "linewidth": 0.8}
-    axes.add_patch(FancyBboxPatch(corner, width, _BOX, "round,pad=0,rounding_size=0.06", zorder=2, **look))
+    box = FancyBboxPatch(corner, width, _BOX, "round,pad=0,rounding_size=0.06", linewidth=0.8, zorder=2)
+    box.set(facecolor=_COLOURS[package or room], edgecolor="#8a8a8a")
+    axes.add_patch(box)
     number = f"{WAY.index(room) + 1}  " if room in WAY else ""
     title = f"{number}{room.removeprefix('fedflat.').replace('.', '/') if package else name}"
     axes.text(x, y + 0.17, title, ha="center", va="center", fontsize=10, fontweight="bold", zorder=3)
