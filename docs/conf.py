@@ -1,4 +1,4 @@
-"""The site that `make docs` builds from README.md, docs/ and paper_tables/; broken links are errors."""
+"""The site that `make docs` builds from README.md, docs, paper_tables and studies; broken links are errors."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 project = "FedFlat"
 root_doc = "README"
 extensions = ["myst_parser"]
-include_patterns = ["README.md", "docs/**.md", "docs/**.ipynb", "paper_tables/**.md"]
+include_patterns = ["*.md", "docs/**.md", "docs/**.ipynb", "paper_tables/**.md", "studies/**.md"]
 source_suffix = {".md": "markdown", ".ipynb": "markdown"}  # notebooks are converted, see below
 exclude_patterns = [".*", "build", "results", "tests"]
 html_theme = "furo"
@@ -19,9 +19,40 @@ myst_heading_anchors = 3
 CONTENTS = """
 ```{toctree}
 :hidden:
-:caption: Experiments
+
+docs/index
+```
+
+```{toctree}
+:hidden:
+:caption: Learn
+
+docs/one_round
+docs/adding_a_method
+docs/tour
+```
+
+```{toctree}
+:hidden:
+:caption: Do
+
+docs/installation
+docs/running
+docs/python
+docs/comparison
+docs/tuning
+docs/papers
+docs/explorer
+docs/verification
+docs/clusters
+```
+
+```{toctree}
+:hidden:
+:caption: Look up
 
 docs/experiments/keys
+docs/experiments/precedence
 docs/experiments/data_sets
 docs/experiments/segmentation
 docs/experiments/partitions
@@ -30,53 +61,45 @@ docs/experiments/augmentation
 docs/experiments/methods
 docs/experiments/schedules
 docs/experiments/work
-docs/experiments/precedence
-```
-
-```{toctree}
-:hidden:
-:caption: Use
-
-docs/one_round
-docs/installation
-docs/running
-docs/tuning
-docs/clusters
-docs/results
-docs/flat1d
-docs/bench1d
-docs/comparison
-docs/study
-docs/compositions
-docs/explorer
-docs/verification
-docs/python
-docs/tour
-docs/adding_a_method
 docs/analyses
 docs/layouts
-docs/performance
-docs/licences
+docs/results
+docs/glossary
 ```
 
 ```{toctree}
 :hidden:
-:caption: Papers
+:caption: Understand
 
-docs/papers
-docs/published
+docs/flat1d
+docs/bench1d
+docs/study
+docs/compositions
 docs/reproduction
+docs/published
 docs/claims
-paper_tables/README
-paper_tables/audit
+docs/performance
+docs/architecture
+CONTRIBUTING
+CHANGELOG
 ```
 
 ```{toctree}
 :hidden:
 :glob:
-:caption: Folders of paper_tables
+:caption: Papers and benchmarks
 
+paper_tables/README
+paper_tables/audit
 paper_tables/*/README
+```
+
+```{toctree}
+:hidden:
+:glob:
+:caption: Measurements in full
+
+studies/pages/*
 ```
 """
 

@@ -1,7 +1,6 @@
-"""The page of a benchmark, docs/GRID.md: what the stored runs of a grid show.
+"""The pages of a benchmark: what the stored runs of a grid show, docs/GRID.md in short, studies/pages/GRID.md in full.
 
-`python -m studies.benchmark GRID` rewrites the generated parts of the page, and draws their figures
-again.
+`python -m studies.benchmark GRID` rewrites the generated parts of the pages, and draws their figures again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,9 +31,8 @@ from studies.compositions.words import answer
 from studies.flat.parts import PARTS as FLAT_PARTS
 from studies.flat.regime import Regime
 from studies.flat.regime_page import regime_table, regime_words, search_words
-from studies.marked_text import marks
-from studies.part import PagePart, rewrite
-from studies.places import DOCS
+from studies.part import GeneratedPages, PagePart
+from studies.places import DETAILS, DOCS
 
 FITTED = 90.0
 """Mean training accuracy in percent from which a method counts as fitted, as in `fedflat study`."""
@@ -106,25 +104,20 @@ PARTS: Mapping[str, Callable[[str], PagePart]] = {
 }
 
 
-def page_of(grid: str) -> Path:
-    """The page of a grid."""
-    return DOCS / f"{grid}.md"
-
-
-def pictures_of(grid: str) -> str:
-    """The folder of its figures, relative to the page."""
-    return f"images/{grid}"
+def pages(grid: str) -> GeneratedPages:
+    """The pages of a grid, if it has any."""
+    files = [folder / f"{grid}.md" for folder in (DOCS, DETAILS)]
+    return GeneratedPages([file for file in files if file.is_file()], DOCS / "images" / grid)
 
 
 def parts(grid: str) -> list[str]:
-    """The names of the generated parts that the page has."""
-    text = page_of(grid).read_text(encoding="utf-8")
-    return [name for name in PARTS if marks(name)[0] in text]
+    """The names of the generated parts that the pages have."""
+    return [name for name in PARTS if any(pages(grid).with_part(name))]
 
 
 def main(grid: str) -> None:
-    """Rewrite the generated parts of a page, and draw their figures."""
-    rewrite(page_of(grid), {name: PARTS[name](grid) for name in parts(grid)}, pictures_of(grid))
+    """Rewrite the generated parts of the pages, and draw their figures."""
+    pages(grid).rewrite({name: PARTS[name](grid) for name in parts(grid)})
 
 
 def _tuning_source(grid: str) -> TuningSource:

@@ -6,9 +6,11 @@ each kind of figure that the experiment has, from finished runs.
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
@@ -85,14 +87,35 @@ _WORDS: Mapping[Any, str] = {
 }
 
 
+_ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
+_DERIVED = {"_half": "after half of the rounds", "_std_last100": "the deviation over the last 100 evaluations"}
+"""Endings of metrics that are derived from those of test samples."""
+
+
+class Key(NamedTuple):
+    """A key of a layout in words."""
+
+    name: str
+    values: str
+    default: str
+    meaning: str
+
+    @property
+    def shared(self) -> "Key":
+        """The key without its default, by which keys of several kinds of figures are the same."""
+        return self._replace(default="")
+
+
 def reference() -> str:
     """The page."""
     common, of_figures = set(Layout.model_fields), set(FigureLayout.model_fields)
-    lines = [_HEAD, "## Keys of all layouts", "", *_keys(Layout), "", "## Tables", ""]
-    lines += [*_keys(TableLayout, common), "", *_parts(_PARTS)]
+    lines = [_HEAD, "## Keys of all layouts", "", *_table(_keys(Layout)), "", "## Tables", ""]
+    lines += [*_table(_keys(TableLayout, common)), "", *_parts(_PARTS)]
     lines += ["### Metrics", "", "`metric` of a column, of `differences`, and of `sweep`:", "", *_quantities(), ""]
     lines.append(_SCORE)
-    lines += ["## Figures", "", "Keys of all kinds:", "", *_keys(FigureLayout, common), "", *_parts(_PARTS_OF_FIGURES)]
+    lines += ["## Figures", "", "Keys of all kinds:", "", *_table(_keys(FigureLayout, common)), ""]
+    lines += [*_parts(_PARTS_OF_FIGURES), "Keys of several kinds, with the default that most of them have:", ""]
+    lines += [*_table(_of_several_kinds().values()), ""]
     for kind, layout in KINDS.items():
         module = inspect.getmodule(layout)
         assert module is not None
@@ -100,25 +123,54 @@ def reference() -> str:
         needs = layout.needs if layout.needs in ("metrics", "partition") else f"analysis `{layout.needs}`"
         lines += [f"### {kind}", "", f"![{kind}]({PICTURES}/{kind}.png)", "", " ".join(about.split()), ""]
         lines += [f"Data: {needs.replace('metrics', 'metrics of runs').replace('partition', 'splits of runs')}.", ""]
-        lines += [*_keys(layout, of_figures), ""]
+        lines += _of_kind(_keys(layout, of_figures))
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _parts(parts: Mapping[type[Frozen], str]) -> Iterator[str]:
     for part, title in parts.items():
-        yield from [f"Keys of {title}:", "", *_keys(part), ""]
+        of_setting = set(Selection.model_fields) if part is not Selection and issubclass(part, Selection) else set()
+        besides = ", besides those of `select` in a table" if of_setting else ""
+        yield from [f"Keys of {title}{besides}:", "", *_table(_keys(part, of_setting)), ""]
 
 
-def _keys(model: type[Frozen], without: Iterable[str] = ()) -> list[str]:
-    """A table of a model's keys."""
-    rows = []
+def _keys(model: type[Frozen], without: Iterable[str] = ()) -> list[Key]:
+    """The keys of a model."""
+    found = []
     for name, field in model.model_fields.items():
         if name not in without:
-            description = (field.description or "").replace("|", "\\|").replace("\n", " ")
+            meaning = (field.description or "").replace("|", "\\|").replace("\n", " ")
             default = "all" if name == "methods" and field.is_required() else _default(field.get_default())
-            cells = [f"`{name}`", _type(field.annotation), default]
-            rows.append(f"| {' | '.join([*cells, description])} |")
-    return ["| key | values | default | meaning |", "|---|---|---|---|", *rows] if rows else ["It has no other keys."]
+            found.append(Key(name, _type(field.annotation), default, meaning))
+    return found
+
+
+def _table(keys: Iterable[Key]) -> list[str]:
+    """A table of keys."""
+    rows = [f"| `{key.name}` | {key.values} | {key.default} | {key.meaning} |" for key in keys]
+    return ["| key | values | default | meaning |", "|---|---|---|---|", *rows]
+
+
+@cache
+def _of_several_kinds() -> Mapping[Key, Key]:
+    """The keys that several kinds of figures have with one meaning: without, and with the most frequent default.
+
+    If a name has several such meanings, the most frequent one counts.
+    """
+    keys = [key for layout in KINDS.values() for key in _keys(layout, FigureLayout.model_fields)]
+    counts = Counter(key.shared for key in keys)
+    first = {key.name: key for key, count in reversed(counts.most_common()) if count > 1}
+    return {one: Counter(key for key in keys if key.shared == one).most_common(1)[0][0] for one in first.values()}
+
+
+def _of_kind(keys: Iterable[Key]) -> Iterator[str]:
+    """The keys of a kind of figure: those of several kinds by name, with another default; the others as a table."""
+    shared = {key: _of_several_kinds()[key.shared] for key in keys if key.shared in _of_several_kinds()}
+    names = [f"`{key.name}`" + (f" ({key.default})" if key != other else "") for key, other in shared.items()]
+    if names:
+        yield from [f"Keys of several kinds: {', '.join(names)}.", ""]
+    if own := [key for key in keys if key not in shared]:
+        yield from [*_table(own), ""]
 
 
 def _type(annotation: Any) -> str:
@@ -157,8 +209,16 @@ def _default(value: Any) -> str:
 
 
 def _quantities() -> list[str]:
-    rows = [f"| `{name}` | {one.with_unit} | `{one.file}` | {one.better} |" for name, one in QUANTITIES.items()]
-    return ["| metric | meaning | file or analysis | better |", "|---|---|---|---|", *rows]
+    """The metrics by the file or analysis that has them; what is derived from a metric in the same way, once."""
+    lines = []
+    for file in dict.fromkeys(one.file for one in QUANTITIES.values()):
+        lines += [f"Of `{file}`:", "", "| metric | meaning |", "|---|---|"]
+        for name, one in QUANTITIES.items():
+            if one.file == file and not name.endswith(tuple(_DERIVED)):
+                lines.append(f"| `{name}` {_ARROWS[one.better]} | {one.with_unit} |")
+        lines.append("")
+    words = " ".join(f"The ending `{ending}` means {meaning}." for ending, meaning in _DERIVED.items())
+    return [*lines, f"↑: higher is better, ↓: lower is better. {words} Metrics of test samples have both endings."]
 
 
 def shown_layouts(source: str) -> dict[str, str]:

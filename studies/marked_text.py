@@ -11,6 +11,11 @@ def marks(name: str) -> tuple[str, str]:
     return f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
 
 
+def has_part(document: Path, name: str) -> bool:
+    """Whether a document has the mark before a part."""
+    return marks(name)[0] in document.read_text(encoding="utf-8")
+
+
 def part(document: Path, name: str) -> str:
     """What a document has between the marks, without blank lines around it. A `UserError` if it has not both once."""
     return _split(document, name)[1].strip()

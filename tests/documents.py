@@ -1,4 +1,4 @@
-"""The README, the pages of docs and the READMEs in paper_tables: reads their blocks and runs their commands."""
+"""The README and the pages of docs, studies and paper_tables: reads their blocks, and runs their commands."""
 
 import re
 import shlex
@@ -9,8 +9,9 @@ from tests import commands
 from tests.places import ROOT
 
 FILES = [
-    ROOT / "README.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "studies").rglob("*.md")),
     *sorted((ROOT / "paper_tables").glob("*/README.md")),
 ]
 

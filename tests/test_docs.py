@@ -38,6 +38,7 @@ CELLS = "digits/dirichlet-0.1/4-of-20"
 QUICK = f"results/experiments/quick/{CELLS}"
 README, TUTORIAL = PAGES["README.md"], PAGES["docs/adding_a_method.md"]
 TRAIN = f"fedflat run quick {CELLS}/fedsam"
+COMPARE = "snakemake --cores 2 compare --config method=mine/two_step.py grid=bench1d trials=0"
 TINY = "--seed 0 --set training.rounds=2"
 
 OPTION = r"--(?:cores|resources|forcerun) \S+"
@@ -82,10 +83,8 @@ INSTEAD = {
     ),
     # All stored runs take a minute; tests/studies/test_stored_grids.py reads them.
     "fedflat study bench1d": "fedflat study bench1d --baselines results/few",
-    # All cells of the grid take a minute: one of them.
-    "snakemake --cores 2 mine_runs --config experiments=[mine/experiments.yaml]": (
-        f"fedflat run mine/experiments.yaml {CELLS}/two_step"
-    ),
+    # All seeds of bench1d take minutes: one of a smaller grid.
+    COMPARE: COMPARE.replace("bench1d", "quick") + " seeds=[0]",
 }
 """Shorter commands that are run instead of long ones."""
 
@@ -98,12 +97,14 @@ downloaded data. The whole pipeline runs in tests/end_to_end."""
 
 NOT_RUN = {
     "make quick": "takes minutes and installs packages",
+    "make env": "installs packages",
+    "make lint docs": "as in .ci/run",
     "make test": "runs these tests",
     "make bench": "takes half an hour",
     'make bench BENCH="--quick"': "takes minutes",
     'make bench BENCH="--device cpu --only large memory"': "takes minutes",
-    'make bench BENCH="--only large --out docs/performance.md"': "takes minutes",
-    'make bench BENCH="--out docs/performance.md all.json"': "takes half an hour",
+    'make bench BENCH="--only large --out studies/pages/performance.md"': "takes minutes",
+    'make bench BENCH="--out studies/pages/performance.md all.json"': "takes half an hour",
     "tests/gpu/run --out page.md": "needs a GPU",
     "tests/gpu/run --device cpu --quick": "takes a minute; tests/gpu runs it",
     f"{TRAIN} --log tensorboard": "needs tensorboard; tests/fedflat/test_round_logs.py runs it",
@@ -195,15 +196,11 @@ def run_commands(page: Page, folder: Path) -> dict[str, str]:
 @thorough
 @pytest.mark.long
 def test_the_commands_of_the_readme(folder):
-    """The user's method costs three gradients per local step; it is compared with the stored runs of its setting."""
+    """The user's method has no mistakes, and is compared with the stored runs of its settings."""
     printed = run_commands(README, folder)
-    described = printed["fedflat methods mine/two_step.py"]
-    assert "δ = ρ/2 unit(∇F_i(w))" in described
-    assert "gradients per local step: 3" in described
-    compared = printed["fedflat compare two_step --grid quick --experiment mine/experiments.yaml"]
-    assert re.search(r"^FedLESAM-S  .*–[0-3]  ", compared, re.MULTILINE)
-    assert "No verdict: 3 seeds" in compared
-    assert (folder / "results/reports/quick/tables/accuracy.md").exists()
+    assert "gradients=3" in printed["fedflat check-method mine/two_step.py"]
+    assert "No verdict: 1 seed" in printed[COMPARE]
+    assert (folder / "my_project/mine.py").exists()
 
 
 @pytest.mark.long
@@ -288,7 +285,7 @@ def check_words(command: str, folder: Path) -> None:
     """The options of a command, the targets of named experiments, and the programs of `python` in a folder exist."""
     program, *words = shlex.split(command)
     if program == "make":
-        done = subprocess.run(["make", "-n", words[0]], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     elif program == "snakemake":
         options = get_argument_parser().parse_args(words)
@@ -428,3 +425,20 @@ def test_the_two_steps_of_the_readmes_method(tmp_path):
     component = recipe_from_file(tmp_path / "mine/two_step.py").components.perturbation(rho=0.5)
     delta = component.delta(torch.tensor([3.0, 4.0]), lambda w: w, None)
     assert torch.allclose(delta, torch.tensor([0.3, 0.4]))
+
+
+def test_the_readme_and_the_glossary_are_short():
+    """What a newcomer reads first: at most 800 words with six links to go on, and 20 words to learn."""
+    assert len(README.text.split()) <= 800
+    assert len(re.findall(r"^- \[", README.text.partition("## Where to go next")[2], re.MULTILINE)) == 6
+    words = re.findall(r"^\| ([\w ]+) \|", PAGES["docs/glossary.md"].text, re.MULTILINE)[1:]
+    assert len(set(words)) == len(words) <= 20
+
+
+def test_each_page_is_in_the_list_of_pages_once():
+    """The Markdown files of docs, and the notebook."""
+    docs = ROOT / "docs"
+    pages = {str(file.relative_to(docs)) for file in [*docs.rglob("*.md"), *docs.glob("*.ipynb")]} - {"index.md"}
+    rows = [line for line in PAGES["docs/index.md"].text.splitlines() if line.startswith("| [")]
+    linked = [link for row in rows for link in re.findall(r"\]\(([^)]*)\)", row.partition(" | ")[0])]
+    assert sorted(linked) == sorted(pages)

@@ -64,6 +64,9 @@ UNTUNED, TUNED = "untuned", "tuned"
 _NOT_SHARED: Mapping[str, Any] = {**NOT_IDENTITY, "seed": True}
 """Fields of a configuration that are not part of `configuration`: the others are equal for all seeds of a cell."""
 
+_LATER = ("signals", "noise", "noise_seed")
+"""Fields that a data set got after runs were stored; without any of them it is the one that is stored."""
+
 STEPS = set(StepSettings.model_fields)
 """Fields of `training` that belong to a method, and not to the protocol: rates, decay, clipping, aggregation."""
 
@@ -84,6 +87,8 @@ def protocol(config: RunConfig) -> str:
     later = ("local_steps", "drop_last", "work")  # fields that were added later
     left_out["training"] = STEPS | {key for key in later if getattr(training, key) is None}
     left_out["participation"] = not_in_keys(config.participation)
+    if all(getattr(config.dataset, key, None) is None for key in _LATER):
+        left_out["dataset"] = USER_FILES["dataset"] | dict.fromkeys(_LATER, True)
     content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
     return short_hash(as_json(content))
 

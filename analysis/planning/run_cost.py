@@ -13,7 +13,7 @@ from fedflat.bench.models.pretrained import PretrainedModel
 from fedflat.bench.training.run_setup import load_dataset
 
 OVERHEAD = 1.2
-"""Time of a local step in units of the time of its gradients (docs/performance.md)."""
+"""Time of a local step in units of the time of its gradients (studies/pages/performance.md)."""
 
 FORWARD = 1 / 3
 """Time of a forward pass in units of the time of a gradient."""

@@ -1,4 +1,4 @@
-"""The command behind `make audit`: writes docs/licences.md and hashes.txt, and prints known vulnerabilities."""
+"""The command behind `make audit`: writes licences.md and hashes.txt, and prints known vulnerabilities."""
 
 import sys
 from pathlib import Path

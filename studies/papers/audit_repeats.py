@@ -13,7 +13,7 @@ from studies.papers.printed_numbers import PrintedNumber, dataset_title, method_
 QUOTES = (("fedtoga", "fedlesam"), ("fedgf", "fedsam_caldarola"))
 """Pairs of papers: the first prints numbers for settings of the second."""
 
-MEASURED = {
+DETAILS = {
     "test_accuracy", "train_accuracy", "test_accuracy_std_last100", "lambda_max", "lambda_ratio_1_5", "lpf",
     "flatness_discrepancy", "rounds_to_target",
 }  # fmt: skip
@@ -148,7 +148,7 @@ def _measured(numbers: Sequence[PrintedNumber]) -> list[PrintedNumber]:
     return [
         replace(printed, std="") if printed in uniform else printed
         for printed in numbers
-        if printed.metric in MEASURED and not {"chance_level", "censored"} & set(printed.kinds)
+        if printed.metric in DETAILS and not {"chance_level", "censored"} & set(printed.kinds)
     ]
 
 

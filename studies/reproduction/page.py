@@ -1,6 +1,7 @@
-"""The page of a reproduction, docs/reproduction.md: kept runs at a paper's own scale, next to the printed numbers.
+"""The pages of a reproduction: kept runs at a paper's own scale, next to the printed numbers; docs/reproduction.md in
+short, studies/pages/reproduction.md in full.
 
-`python -m studies.reproduction.page` rewrites the generated parts of the page, and draws their
+`python -m studies.reproduction.page` rewrites the generated parts of the pages, and draws their
 figures again. `studies.reproduction.kept_results` keeps the results.
 """
 
@@ -26,8 +27,8 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.report.tables import Tables
 from fedflat.analysis.tables.formats import FORMATS
 from fedflat.bench.training.run_directory import LOG, RunDirectory
-from studies.part import PagePart, rewrite
-from studies.places import DOCS
+from studies.part import GeneratedPages, PagePart
+from studies.places import DETAILS, DOCS
 from studies.reproduction.kept_results import kept, runs_of
 from studies.reproduction.printed_runs import (
     ACCURACY,
@@ -42,14 +43,12 @@ from studies.reproduction.printed_runs import (
 )
 
 EXPERIMENT = "fedgf_cifar10"
-"""The experiment that the page is about."""
+"""The experiment that the pages are about."""
 
 IMAGES = {EXPERIMENT: "CIFAR-10", "fedgf_cifar10_jpeg": "CIFAR-10 as JPEG"}
 """The experiments with the same settings on versions of the images; JPEG images also have another split."""
 
-PAGE = DOCS / "reproduction.md"
-PICTURES = "images/reproduction"
-"""The folder of the figures, relative to the page."""
+PAGES = GeneratedPages([folder / "reproduction.md" for folder in (DOCS, DETAILS)], DOCS / "images" / "reproduction")
 
 WINDOW, EVERY, WIDTH = 10, 100, 6.0
 """Evaluations per point of a curve, rounds between points, and the width of a figure in inches."""
@@ -106,8 +105,13 @@ def accuracy(requested: RequestedExperiment) -> PagePart:
         "of all evaluations, which are those of every tenth round and of each of the last 100."
     )
     rules = by_rule("protocol", Caption("Rules of reporting", f"{about} {ERROR}"), found)
-    tables = [_table(requested, name) for name in (ACCURACY, DEVIATION)]
-    return PagePart([one.gap for one in found], tables=[rules, differences(found), by_classes(found)], blocks=tables)
+    tables = [rules, differences(found), by_classes(found)]
+    return PagePart([one.gap for one in found], tables=tables, blocks=[_table(requested, DEVIATION)])
+
+
+def printed(requested: RequestedExperiment) -> PagePart:
+    """The final accuracies next to the printed ones, as the paper shows them."""
+    return PagePart((), blocks=[_table(requested, ACCURACY)])
 
 
 def images(requested: RequestedExperiment) -> PagePart:
@@ -190,12 +194,13 @@ def _has_number(finding: Decision | None) -> bool:
 
 
 PARTS: Mapping[str, Callable[[RequestedExperiment], PagePart]] = {
-    made.__name__: made for made in (runs, accuracy, convergence, communication, coefficient, flatness, claims, images)
+    made.__name__: made
+    for made in (runs, accuracy, printed, convergence, communication, coefficient, flatness, claims, images)
 }
 
 
 def parts() -> dict[str, PagePart]:
-    """The generated parts of the page, by name."""
+    """The generated parts of the pages, by name."""
     requested = kept(EXPERIMENT)
     return {name: part(requested) for name, part in PARTS.items()}
 
@@ -211,4 +216,4 @@ def _figure(requested: RequestedExperiment, name: str, layout_name: str) -> Repo
 
 
 if __name__ == "__main__":
-    rewrite(PAGE, parts(), PICTURES)
+    PAGES.rewrite(parts())

@@ -1,4 +1,4 @@
-"""How often the comparison is wrong, and what it finds: tables of docs/comparison.md.
+"""How often the comparison is wrong, and what it finds: tables of studies/pages/comparison.md.
 
 `python -m studies.wrong_verdicts.of_comparisons GRID` rewrites the tables. Comparisons of identical methods,
 and of a method that is better by a known gap, are simulated with the spread of the stored baselines of a grid, or drawn
@@ -32,9 +32,9 @@ from fedflat.bench.experiments.address import Setting
 from fedflat.bench.files.text_table import markdown
 from studies.command import argument, run
 from studies.marked_text import rewrite_part
-from studies.places import DOCS
+from studies.places import DETAILS
 
-DOCUMENT = DOCS / "comparison.md"
+DOCUMENT = DETAILS / "comparison.md"
 PART = "simulation"
 
 DRAWS, SEED = 2_000, 21
@@ -301,7 +301,7 @@ def tables(grid: str, stored: Scores, draws: int) -> str:
 
 
 def main(grid: str, document: Path = DOCUMENT, draws: int = DRAWS) -> None:
-    """Rewrite the tables of docs/comparison.md from the stored baselines of a grid."""
+    """Rewrite the tables of studies/pages/comparison.md from the stored baselines of a grid."""
     rows = load(grid).runs
     stored = Scores.of(rows[rows["variant"] == rows["variant"].iloc[-1]], "test_accuracy", "higher")
     rewrite_part(document, PART, tables(grid, stored, draws))

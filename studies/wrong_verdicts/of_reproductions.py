@@ -1,4 +1,4 @@
-"""How often verdicts are wrong: the rule and the one before it on simulated runs, as tables of docs/published.md.
+"""How often verdicts are wrong: the rule and the one before it on simulated runs; tables of studies/pages/published.md.
 
 `python -m studies.wrong_verdicts.of_reproductions` rewrites the tables. A column of several methods is simulated many
 times: n seeds per method, whose errors are correlated within a seed, and a published number, from which the true gap is
@@ -17,9 +17,9 @@ from scipy import stats
 from fedflat.analysis.verdicts.equivalence import agrees, degrees_of_freedom, differs, variance_and_seed_share, welch_df
 from fedflat.bench.files.text_table import markdown
 from studies.marked_text import rewrite_part
-from studies.places import DOCS
+from studies.places import DETAILS
 
-DOCUMENT = DOCS / "published.md"
+DOCUMENT = DETAILS / "published.md"
 PART = "simulation"
 
 MARGIN = 1.0
@@ -145,7 +145,7 @@ def tables() -> str:
 
 
 def main() -> None:
-    """Rewrite the tables of docs/published.md."""
+    """Rewrite the tables of studies/pages/published.md."""
     rewrite_part(DOCUMENT, PART, tables())
 
 

@@ -1,8 +1,12 @@
 """The page with the keys of layouts is up to date, and has a picture of every kind of figure."""
 
+import re
+
 from PIL import Image
 
+from fedflat.analysis.figures.base import FigureLayout
 from fedflat.analysis.figures.draw import KINDS, load_figure
+from fedflat.analysis.layouts.quantities import QUANTITIES
 from fedflat.bench.experiments.experiment import load_experiment
 from studies.layouts import PICTURES, fingerprint, reference, shown_layouts
 from studies.pictures import shown_by
@@ -20,6 +24,18 @@ MOST_BYTES = 500_000
 
 def test_the_page_is_up_to_date() -> None:
     assert reference() == (DOCS / "layouts.md").read_text(encoding="utf-8"), AGAIN
+
+
+def test_every_key_of_a_figure_and_every_metric_is_listed() -> None:
+    """Keys of several kinds are named with each kind; metrics with an ending by the metric and the ending."""
+    head, *kinds = re.split(r"^### ", reference().partition("\n## Figures\n")[2], flags=re.MULTILINE)
+    texts = {text.partition("\n")[0]: text for text in kinds}
+    for kind, layout in KINDS.items():
+        for key in set(layout.model_fields) - set(FigureLayout.model_fields):
+            assert f"`{key}`" in texts[kind]
+            assert f"\n| `{key}` |" in texts[kind] + head
+    listed = set(re.findall(r"^\| `(\w+)` [↑↓]? ?\|", reference(), re.MULTILINE))
+    assert set(QUANTITIES) <= {f"{name}{ending}" for name in listed for ending in ("", "_half", "_std_last100")}
 
 
 def test_every_key_has_a_meaning() -> None:

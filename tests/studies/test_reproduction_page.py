@@ -1,4 +1,4 @@
-"""The page of the reproduction shows the results that are kept with the code."""
+"""The pages of the reproduction show the results that are kept with the code."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ from studies.marked_text import marks, part
 from studies.part import shown
 from studies.pictures import shown_by
 from studies.reproduction.kept_results import KEPT, kept, runs_of
-from studies.reproduction.page import EXPERIMENT, IMAGES, PAGE, PARTS, PICTURES, parts
+from studies.reproduction.page import EXPERIMENT, IMAGES, PAGES, PARTS, parts
 from tests.tiers import thorough
 
 AGAIN = "python -m studies.reproduction.page"
@@ -20,27 +20,28 @@ NAMES = sorted(folder.name for folder in KEPT.glob("[!.]*"))
 
 @thorough
 @pytest.mark.long
-def test_the_page_shows_the_kept_results() -> None:
+def test_the_pages_show_the_kept_results() -> None:
     pictures = set()
     for name, made in parts().items():
-        assert part(PAGE, name) == made.markdown(PICTURES), AGAIN
+        for page in PAGES.with_part(name):
+            assert part(page, name) == made.markdown(PAGES.pictures_of(page)), AGAIN
         for figure in made.figures:
-            file = PAGE.parent / PICTURES / f"{figure.name}.png"
+            file = PAGES.pictures / f"{figure.name}.png"
             pictures.add(file)
             assert shown_by(file) == shown(figure), AGAIN
-    assert set((PAGE.parent / PICTURES).glob("*.png")) == pictures
+    assert set(PAGES.pictures.glob("*.png")) == pictures
 
 
 def test_the_command_of_the_page_names_the_kept_methods() -> None:
-    text, chosen = PAGE.read_text(encoding="utf-8"), kept(EXPERIMENT).experiment.chosen
+    text, chosen = PAGES.documents[0].read_text(encoding="utf-8"), kept(EXPERIMENT).experiment.chosen
     [command] = re.findall(r"^snakemake .*results=results/reproductions/.*$", text, re.MULTILINE)
     assert re.findall(r" methods=\[(.*)\]$", command) == ([] if chosen is None else [",".join(chosen)])
 
 
-def test_the_page_has_known_parts() -> None:
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
-    shown = {line for line in lines if line.startswith("<!--")}
-    assert shown == {mark for name in PARTS for mark in marks(name)}
+def test_each_part_is_on_one_page_and_no_other_mark_is() -> None:
+    lines = [line for page in PAGES.documents for line in page.read_text(encoding="utf-8").splitlines()]
+    shown = sorted(line for line in lines if line.startswith("<!--"))
+    assert shown == sorted(mark for name in PARTS for mark in marks(name))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from studies.benchmark import DOCS, PARTS, page_of, parts, pictures_of
+from studies.benchmark import PARTS, pages, parts
 from studies.marked_text import marks, part
 from studies.part import shown
 from studies.pictures import shown_by
@@ -27,26 +27,30 @@ def test_a_part_of_a_page_shows_the_stored_runs(grid: str, name: str, monkeypatc
     monkeypatch.chdir(ROOT)  # where the stored results are
     again = f"python -m studies.benchmark {grid}"
     made = PARTS[name](grid)
-    assert part(page_of(grid), name) == made.markdown(pictures_of(grid)), again
+    for page in pages(grid).with_part(name):
+        assert part(page, name) == made.markdown(pages(grid).pictures_of(page)), again
     for figure in made.figures:
-        assert shown_by(DOCS / pictures_of(grid) / f"{figure.name}.png") == shown(figure), again
+        assert shown_by(pages(grid).pictures / f"{figure.name}.png") == shown(figure), again
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-def test_a_page_shows_each_of_its_pictures(grid: str) -> None:
+def test_the_pages_show_each_of_their_pictures_once(grid: str) -> None:
     """A part whose figures are not drawn any more would leave their pictures behind."""
-    text = page_of(grid).read_text(encoding="utf-8")
-    stored = [f"]({pictures_of(grid)}/{file.name})" for file in (DOCS / pictures_of(grid)).glob("*.png")]
-    assert sum(text.count(link) for link in stored) == len(stored) == text.count(f"]({pictures_of(grid)}/")
+    folders = {page: f"]({pages(grid).pictures_of(page)}/" for page in pages(grid).documents}
+    texts = {folder: page.read_text(encoding="utf-8") for page, folder in folders.items()}
+    stored = [file.name for file in pages(grid).pictures.glob("*.png")]
+    assert [sum(text.count(f"{folder}{name})") for folder, text in texts.items()) for name in stored] == [1] * len(
+        stored
+    )
+    assert sum(text.count(folder) for folder, text in texts.items()) == len(stored)
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-def test_a_page_has_known_parts(grid: str) -> None:
-    text = page_of(grid).read_text(encoding="utf-8")
-    assert {line for line in text.splitlines() if line.startswith("<!--")} <= {
-        mark for name in PARTS for mark in marks(name)
-    }
+def test_each_part_is_on_one_page_and_no_other_mark_is(grid: str) -> None:
+    lines = [line for page in pages(grid).documents for line in page.read_text(encoding="utf-8").splitlines()]
+    shown = sorted(line for line in lines if line.startswith("<!--"))
+    assert shown == sorted(mark for name in parts(grid) for mark in marks(name))
 
 
 def test_each_stored_grid_with_a_page_is_tested() -> None:
-    assert {folder.name for folder in BASELINES.iterdir() if page_of(folder.name).is_file()} <= set(GRIDS)
+    assert {folder.name for folder in BASELINES.iterdir() if pages(folder.name).documents} <= set(GRIDS)

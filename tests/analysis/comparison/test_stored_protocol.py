@@ -1,12 +1,11 @@
 """The protocol of a run: what must be equal in runs that are compared."""
 
-import pandas as pd
 import pytest
 
+from fedflat.analysis.comparison.baselines import load
 from fedflat.analysis.comparison.run_table import protocol
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.run_config import RunConfig
-from tests.places import ROOT
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 
@@ -53,9 +52,15 @@ def test_what_must_be_shared_is_part_of_the_protocol(changes: dict[str, object])
     assert protocol(quick_run(**changes)) != protocol(quick_run())
 
 
-def test_new_keys_leave_the_protocol_of_the_stored_baselines_as_it_was() -> None:
-    about = pd.read_csv(ROOT / "results" / "baselines" / "quick" / "about.csv")
-    assert protocol(quick_run()) in set(about["protocol"])
+@pytest.mark.parametrize("grid", ["quick", "bench1d"])
+def test_new_keys_leave_the_protocol_of_the_stored_baselines_as_it_was(grid: str) -> None:
+    """Of each setting: the runs of users are compared with the stored ones in it."""
+    setting = ["dataset", "partition", "participation"]
+    stored = load(grid).runs[[*setting, "protocol"]].drop_duplicates()
+    cells = load_experiment(grid).cells().values()
+    settings = {cell.address.setting: cell.runs[0] for cell in cells}
+    now = {(one.dataset, one.partition, one.participation): protocol(run) for one, run in settings.items()}
+    assert {tuple(row[:3]): row[3] for row in stored.itertuples(index=False)}.items() <= now.items()
 
 
 def test_the_engine_is_no_part_of_the_protocol() -> None:

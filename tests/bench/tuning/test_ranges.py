@@ -101,7 +101,7 @@ def test_every_range_names_a_place_that_can_be_given() -> None:
 
 
 def test_the_documented_ranges_are_those_of_the_catalog() -> None:
-    rows = [line for line in PAGES["docs/tuning.md"].text.splitlines() if line.startswith("| `")]
+    rows = [line for line in PAGES["studies/pages/search_ranges.md"].text.splitlines() if line.startswith("| `")]
     for name in CATALOG:
         for place, search in ranges_of(method(name, swa={"cycle": 5})).items():
             short = place.removeprefix(TRAINING).removeprefix(HYPERPARAMETERS)
