@@ -8,9 +8,10 @@ from fedflat.bench.experiments.experiment import Cell
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.input.errors import UserError, unknown
-from fedflat.bench.tuning.protocol.plan import OfBase, OfMethod, OfRounds, Values
+from fedflat.bench.tuning.protocol.plan import OfBase, OfMethod, OfRounds
 from fedflat.bench.tuning.protocol.reading import SearchedGrid
 from fedflat.bench.tuning.protocol.trial import as_trial, with_rounds
+from fedflat.bench.tuning.protocol.trial_results import Values
 from fedflat.bench.tuning.protocol.unit import Unit
 from fedflat.bench.tuning.score import LAST
 from fedflat.bench.tuning.trials import value_at, with_values
