@@ -195,8 +195,8 @@ class ExperimentFile(Frozen):
     description: str = ""
     analyses: tuple[Named, ...] | None = Field(
         default=None,
-        examples=[["mine.py:WeightNorm"]],
-        description="analyses of your own, in addition to those that fedflat analyses lists; null: none",
+        description="analyses of your own, such as [mine.py:WeightNorm], in addition to those that fedflat analyses "
+        "lists; null: none",
     )
     dataset: str | dict[str, Any] | None = Field(default=None, description="of all parts that do not name one")
     model: str | dict[str, Any] | None = Field(default=None, description="of all parts that do not name one")

@@ -331,6 +331,7 @@ def test_no_snakemake_job_executes_code_of_stored_runs(received):
 OF_PYTHON: Mapping[str, Callable[[], object]] = {
     "runs": lambda: fedflat.runs("quick", overrides=SMALL),
     "metrics": lambda: fedflat.metrics("quick", overrides=SMALL),
+    "client_accuracies": lambda: fedflat.client_accuracies("quick", overrides=SMALL),
     "analysis_values": lambda: fedflat.analysis_values("quick", "sharpness", overrides=SMALL),
     "load_run": lambda: [tried(lambda run=run: fedflat.load_run(run).config) for run in stored_runs()],
     "load_model": lambda: [tried(lambda run=run: fedflat.load_model(run)) for run in stored_runs()],

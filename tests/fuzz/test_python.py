@@ -59,6 +59,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "load_model": (fedflat.load_model, {"path": "absent"}),
     "runs": (fedflat.runs, {"experiment": "quick", "results": "absent"}),
     "metrics": (fedflat.metrics, {"experiment": "quick", "results": "absent"}),
+    "client_accuracies": (fedflat.client_accuracies, {"experiment": "quick", "results": "absent"}),
     "analysis_values": (fedflat.analysis_values, {"experiment": "quick", "name": "hessian", "results": "absent"}),
     "tensorboard": (fedflat.tensorboard, {"folder": "absent"}),
     "EngineChoice": (fedflat.EngineChoice, {}),
