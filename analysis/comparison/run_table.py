@@ -64,7 +64,7 @@ UNTUNED, TUNED = "untuned", "tuned"
 _NOT_SHARED: Mapping[str, Any] = {**NOT_IDENTITY, "seed": True}
 """Fields of a configuration that are not part of `configuration`: the others are equal for all seeds of a cell."""
 
-_LATER = ("signals", "noise", "noise_seed")
+_LATER = ("signals", "noise", "noise_seed", "images")
 """Fields that a data set got after runs were stored; without any of them it is the one that is stored."""
 
 STEPS = set(StepSettings.model_fields)
