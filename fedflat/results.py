@@ -118,7 +118,7 @@ def runs(
     else:
         finished = [(ids, run.path) for ids, run in _finished(experiment, results, overrides)]
         found = {path: ids for ids, path in finished}
-        known = [one for path in found if (one := stored_run(path)) is not None]
+        known = [stored_run(path) for path in found]
     names = short_names(known)
     rows = [
         {**found[one.place], **_last(RunDirectory(one.place)), "path": str(one.place), **_named(one, names)}
