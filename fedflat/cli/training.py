@@ -91,7 +91,7 @@ def run(
     keep_freed_memory()
     from fedflat.bench.experiments.experiment import load_experiment
     from fedflat.bench.host.torch_device import prepare_device, resolved_name
-    from fedflat.bench.training.current import remarks
+    from fedflat.bench.training.current import Replace, remarks
     from fedflat.bench.training.directories.run_files import model_files
     from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, TIMES, RunDirectory
     from fedflat.bench.training.train import outcome, train_cell
@@ -106,12 +106,12 @@ def run(
     logs = RunLogs(log, results) if log else None
     torch_device = prepare_device(device, threads, typer.echo)
 
+    again: Replace = replace or ("damaged" if replace_damaged else False)
     attempts, said, remarked = Attempts("cells", len(cells)), list[str](), False
     files, models = list[Path](), list[Path]()
     for path, one in cells.items():
         with attempts.at(path):
             name = loaded.name if listed else None
-            again = replace or (replace_damaged and "damaged")
             folder = train_cell(name, one, results, torch_device, progress, replace=again, on_round=logs)
             typer.echo(f"stored in {folder}")
             runs = [RunDirectory(paths.run(run)) for run in one.runs]
