@@ -110,7 +110,8 @@ def runs(
     >>> fedflat.runs(where="rho=0.05, seed>0")[["method", "seed", "rho"]].values.tolist()
     [['fedsam', 1, 0.05], ['fedsam', 2, 0.05]]
 
-    Raises `UserError` if no run of the experiment is finished, if there is no store, or if a run was edited.
+    Raises `UserError` if no run of the experiment is finished, if one of them is damaged, or if there is no store.
+    Without an experiment, damaged runs are named in the log and left out.
     """
     if experiment is None:
         known = stored_runs(ResultPaths(Path(results)))
