@@ -241,6 +241,6 @@ def report(taken: Taken, log: Progress) -> None:
     for line in taken.left:
         log(line)
     log(
-        f"{counted(taken.runs, 'run')} and {taken.analyses} analyses of runs taken into the store; {taken.again} copies of "
-        f"runs removed; {len(taken.left)} left"
+        f"{counted(taken.runs, 'run')} and {taken.analyses} analyses of runs taken into the store; {taken.again} "
+        f"copies of runs removed; {len(taken.left)} left"
     )
