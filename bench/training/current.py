@@ -61,7 +61,7 @@ def current_run(
     """
     try:
         run = finished_run(path, config)
-        if run is not None and replace is True and not has_only_final(run):
+        if run is not None and replace is True and run.of_this_code and not has_only_final(run):
             check_models(run)
         reason = None if run is None else contradiction(run, config, inputs=inputs)
     except DamagedFileError as error:

@@ -42,7 +42,7 @@ def runs(
       fedflat runs --where 'rounds<10' --delete
       fedflat runs --damaged --unfinished --delete
     """
-    if delete and not (where or experiment or damaged or unfinished or all_):
+    if delete and not (where.strip(" ,") or experiment or damaged or unfinished or all_):
         raise UserError(
             "--delete needs --where, --experiment, --damaged or --unfinished, which say what is removed; --all removes "
             "all finished runs"

@@ -229,7 +229,8 @@ def test_damaged_and_unfinished_runs_can_be_removed(broken) -> None:
 
 def test_what_is_removed_must_be_said(paths: ResultPaths) -> None:
     options = ["--results", paths.root]
-    assert "--delete needs --where, --experiment, " in refused("runs", "--delete", *options)
+    for nothing in ([], ["--where", " ,"]):
+        assert "--delete needs --where, --experiment, " in refused("runs", "--delete", *nothing, *options)
     assert "--where chooses among finished runs" in refused("runs", "--damaged", "--where", "rho=1", *options)
     for answer in ("maybe\n", ""):
         command = [sys.executable, "-m", "fedflat", "runs", "--where", "seed=7", "--delete", *map(str, options)]
