@@ -110,7 +110,8 @@ def runs(
     >>> fedflat.runs(where="rho=0.05, seed>0")[["method", "seed", "rho"]].values.tolist()
     [['fedsam', 1, 0.05], ['fedsam', 2, 0.05]]
 
-    Raises `UserError` if no run of the experiment is finished, if there is no store, or if a run was edited.
+    Raises `UserError` if no run of the experiment is finished, if one of them is damaged, or if there is no store.
+    Without an experiment, damaged runs are named in the log and left out.
     """
     if experiment is None:
         known = stored_runs(ResultPaths(Path(results)))
@@ -118,7 +119,7 @@ def runs(
     else:
         finished = [(ids, run.path) for ids, run in _finished(experiment, results, overrides)]
         found = {path: ids for ids, path in finished}
-        known = [one for path in found if (one := stored_run(path)) is not None]
+        known = [stored_run(path) for path in found]
     names = short_names(known)
     rows = [
         {**found[one.place], **_last(RunDirectory(one.place)), "path": str(one.place), **_named(one, names)}

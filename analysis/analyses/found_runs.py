@@ -11,13 +11,12 @@ from fedflat.bench.experiments.results import RUNS, STORE
 from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.host.threads import available_cores
 from fedflat.bench.input.errors import UserError
+from fedflat.bench.training.directories.run_files import check_run
 from fedflat.bench.training.lists import ListedRun, listed_runs
-from fedflat.bench.training.run_directory import CONFIG, RunDirectory, is_complete
+from fedflat.bench.training.run_directory import RunDirectory, is_complete, run_directories
 
 PLACE = ("experiments", "experiment", *IDS)
 """The folders above a list, below that of results."""
-
-AGAIN = "repeat the command that trained the cell: it keeps finished runs, and writes this file again"
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,7 @@ def places_in(folder: Path) -> list[Path]:
     if lists := _lists_of(folder):
         return [one.place for file in lists for one in runs_of_list(file)]
     folder = folder / STORE if (folder / STORE).is_dir() else folder
-    configs = sorted(folder.glob(f"**/seed-*/{CONFIG}"))
-    places = [one.parent for one in configs if one.parent.name.removeprefix("seed-").isdigit()]  # no unfinished runs
-    if not places:
+    if not (places := run_directories(folder)):
         raise UserError(
             f"no finished run in '{folder}' (allowed: a run directory, a folder with some below it, such as "
             "results/store, or a folder with lists of them, such as results/experiments/quick)"
@@ -93,7 +90,7 @@ def _readable(place: Path) -> RunDirectory | None:
     """A run of several; None, and it is named, if it cannot be read."""
     try:
         run = RunDirectory(place)
-        run.check_tables()
+        check_run(run)
         run.config  # noqa: B018 - read once, and kept
         return run
     except UntrustedCodeError:
@@ -119,7 +116,13 @@ def lists_in(folder: Path) -> list[Path]:
 
 def runs_of_list(file: Path) -> list[ListedRun]:
     """The runs of a list in a folder of results, which need not exist."""
-    return listed_runs(file, results_of(file), AGAIN)
+    experiment, cell = file.absolute().parts[-len(PLACE)], "/".join(file.absolute().parts[-len(PLACE) + 1 : -1])
+    return listed_runs(
+        file,
+        results_of(file),
+        f"repeat the command that trained the cell, such as fedflat run {experiment} {cell}: it keeps finished runs, "
+        "and writes the list again",
+    )
 
 
 def results_of(file: Path) -> Path:

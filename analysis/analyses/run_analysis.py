@@ -22,10 +22,11 @@ from fedflat.analysis.analyses.stored import copy_of_code, stored_file
 from fedflat.analysis.analyses.user_analysis import failed, rows_of
 from fedflat.bench.experiments.sections.own_analysis import OwnAnalysis
 from fedflat.bench.files.atomic import write_bytes
+from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
 from fedflat.bench.files.locks import waiting_lock
 from fedflat.bench.host.progress import Progress
-from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError, raise_all
 from fedflat.bench.training.lists import training
 from fedflat.bench.training.run_directory import RunDirectory, identified
 
@@ -43,26 +44,37 @@ def store_analysis(
 
     What is stored already is taken; with `replace`, unless other code computed it. Another process that computes the
     same is waited for. `compare_with`: runs of other methods or partitions, for analyses that compare runs. Errors, and
-    runs without rows, as for `run_analysis`.
+    runs without rows, as for `run_analysis`; an error about a damaged run is raised after the other runs are analysed.
     """
     found: dict[int, Path] = {}
+    damaged: list[DamagedFileError] = []
     for run in _analysed_runs(analysis, cell, device, log, compare_with):
-        provenance, (name, compared) = _provenance(analysis, run), _compared(analysis, run)
-        trained = [training(other.directory.path) for other in analysis.compared_runs(run)]
-        provenance |= {TRAININGS: " ".join(trained)} if trained else {}
-        file, seed = stored_file(run.directory.path, analysis, name, compared), run.config.seed
-        wanted = {"identity": run.directory.identity, **provenance}
-        with waiting_lock(file, lambda: log(f"seed {seed}: waits for another process, which computes '{file}'")):  # noqa: B023
-            remark = _remark(file, wanted, replace=replace)
-            if remark is None:
-                unfinished = file.with_name(f".{file.stem}.unfinished")
-                table = _table(analysis, changed(run, partial_results=unfinished), provenance, log)
-                _write_with_run(file, table, run.directory, log, analysis.own)
-                unfinished.unlink(missing_ok=True)
-            else:
-                log(f"seed {seed}: computed earlier{remark}")
-        found[seed] = file
+        try:
+            _store_analysis(analysis, run, log, found, replace=replace)
+        except DamagedFileError as error:
+            damaged.append(error)
+    raise_all(f"runs of '{cell.place}'", damaged)
     return found
+
+
+def _store_analysis(
+    analysis: Analysis, run: AnalysedRun, log: Progress, found: dict[int, Path], *, replace: bool
+) -> None:
+    provenance, (name, compared) = _provenance(analysis, run), _compared(analysis, run)
+    trained = [training(other.directory.path) for other in analysis.compared_runs(run)]
+    provenance |= {TRAININGS: " ".join(trained)} if trained else {}
+    file, seed = stored_file(run.directory.path, analysis, name, compared), run.config.seed
+    wanted = {"identity": run.directory.identity, **provenance}
+    with waiting_lock(file, lambda: log(f"seed {seed}: waits for another process, which computes '{file}'")):
+        remark = _remark(file, wanted, replace=replace)
+        if remark is None:
+            unfinished = file.with_name(f".{file.stem}.unfinished")
+            table = _table(analysis, changed(run, partial_results=unfinished), provenance, log)
+            _write_with_run(file, table, run.directory, log, analysis.own)
+            unfinished.unlink(missing_ok=True)
+        else:
+            log(f"seed {seed}: computed earlier{remark}")
+    found[seed] = file
 
 
 def _write_with_run(file: Path, table: pd.DataFrame, run: RunDirectory, log: Progress, own: OwnAnalysis | None) -> None:

@@ -10,6 +10,7 @@ from fedflat.analysis.layouts.tidy import FILES, Tidy
 from fedflat.analysis.layouts.titles import method_titles, setting_title
 from fedflat.analysis.measures.convergence import diverged_seeds, stopped_runs
 from fedflat.bench.experiments.address import IDS, Setting
+from fedflat.bench.input.errors import counted
 
 Seeds = dict[tuple[str, ...], set[int]]
 
@@ -61,7 +62,7 @@ def stopped_note(metrics: pd.DataFrame, names: dict[str, str]) -> str:
     stopped = Counter[str]()
     for cell, seeds in stopped_runs(metrics).items():
         stopped[names[cell[-1]]] += len(seeds)
-    parts = [f"{name} ({count} run{'s' if count > 1 else ''})" for name, count in stopped.items()]
+    parts = [f"{name} ({counted(count, 'run')})" for name, count in stopped.items()]
     return f"stopped early: {', '.join(parts)}" if parts else ""
 
 

@@ -1,7 +1,8 @@
 """Read what the runs of an experiment have measured, and their analyses, into one data frame.
 
 The lists of the experiment say which files of the store are read, and so which runs are shown. The columns that name a
-cell are filled from the list's path. A missing list is a missing cell, not an error.
+cell are filled from the list's path. A missing list is a missing cell, not an error; so is a list with a run that was
+removed, which is named.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from fedflat.bench.experiments.results import RUN_FILES, ResultPaths
 from fedflat.bench.experiments.sections.evaluation import TEST, TRAIN
 from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_csv
+from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.files.lists import read_list
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics import EVERYWHERE
@@ -135,9 +137,11 @@ class Tidy:
         evaluation = self.experiment.cell(cell.path).runs[0].evaluation
         evaluation.require_test(f"a table or figure of experiment {self.experiment.name}")
         wanted = self._identities(cell.path)
-        for one in listed_runs(file, self.results, self.write_again(file)):
+        listed = listed_runs(file, self.results, self.write_again(file))
+        for one in listed:
             if wanted.get(one.seed) != one.identity:
                 raise self._outdated(file, cell, one.seed, one.place)
+        for one in listed if self._are_there(file, [one.place for one in listed]) else ():
             run = one.run
             missing = {"missing_images": run.missing_images} if run.missing_images else {}
             yield identified(run.metrics(), run.identity, one.seed).assign(code=run.fingerprint, **missing)
@@ -146,8 +150,12 @@ class Tidy:
         """The rows of the listed files of an analysis."""
         file, wanted = self.path(name, cell), self._identities(cell.path)
         remedy = self.write_again(file)
-        for row in read_list(file, COLUMNS, remedy) if file.is_file() else ():
-            seed, place = int(row["seed"]), self.results / row["path"]
+        rows_of_list = read_list(file, COLUMNS, remedy) if file.is_file() else []
+        places = [self.results / row["path"] for row in rows_of_list]
+        if not self._are_there(file, [place.parents[1] for place in places]):
+            return
+        for row, place in zip(rows_of_list, places, strict=True):
+            seed = int(row["seed"])
             if wanted.get(seed) != row["identity"]:
                 raise self._outdated(file, cell, seed, place.parents[1])
             damaged = f"delete it, and {remedy}"
@@ -156,6 +164,13 @@ class Tidy:
                 raise DamagedFileError(place, "it is of another run", damaged)
             self._check_provenance(place, rows, cell, self.analyses[name])
             yield rows
+
+    def _are_there(self, file: Path, runs: Iterable[Path]) -> bool:
+        """Whether all runs of a list are there; else the list is named, and its cell counts as one without results."""
+        missing = next((run for run in runs if not run.is_dir()), None)
+        if missing is not None:
+            leave_out(file, f"'{file}' lists '{missing}', which is missing: {self.write_again(file)}")
+        return missing is None
 
     def _identities(self, cell: str) -> dict[int, str]:
         """The identities, by seed, of the runs that the experiment has in a cell now."""

@@ -17,7 +17,7 @@ from fedflat.analysis.planning.targets import experiments_with, find_targets, na
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.results import PARTITION, TRIALS
 from fedflat.bench.files.text_table import aligned
-from fedflat.bench.training.run_directory import is_complete
+from fedflat.bench.training.current import current_run
 from fedflat.bench.tuning.halving import budget
 
 NamedCell = tuple[str, str]
@@ -110,7 +110,8 @@ class CellCosts:
             runs = requested.experiment.cell(path).runs
             missing, taken = list(runs), 0
             if not self.ignore_finished:
-                missing = [run for run in runs if not is_complete(requested.paths.run(run))]
+                places = [(requested.paths.run(run), run) for run in runs]
+                missing = [run for there, run in places if not current_run(there, run, replace="damaged", inputs=False)]
                 taken = sum(run.identity in self._planned for run in missing)
                 self._planned.update(run.identity for run in missing)
             left = len(missing) - taken

@@ -342,8 +342,8 @@ class Workflow:
 
     def _has_runs(self, runs: Iterable[RunConfig]) -> bool:
         """Whether none of these runs has to be trained."""
-        found = (current_run(self.paths.run(run), run, replace=self.replaces, inputs=False) for run in runs)
-        return None not in found
+        replace = self.replaces or "damaged"
+        return all(current_run(self.paths.run(run), run, replace=replace, inputs=False) for run in runs)
 
     @one_line_errors
     def runs_compared_with(self, w: Wildcards) -> list[Path]:

@@ -24,19 +24,23 @@ from fedflat.bench.files.checksums import UNCHECKED, DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_csv
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.directories.open_runs import failure_in_user_file
-from fedflat.bench.training.directories.run_files import WITH_CHECKSUMS, check_models, has_models, readers
+from fedflat.bench.training.directories.run_files import (
+    WITH_CHECKSUMS,
+    check_models,
+    has_models,
+    has_only_final,
+    readers,
+)
 from fedflat.bench.training.directories.working_directory import UNFINISHED
 from fedflat.bench.training.run_directory import (
     CONFIG,
     FINAL,
-    LOCAL_MODELS,
     PROVENANCE,
-    SNAPSHOTS,
     TIMES,
+    TRAIN_AGAIN,
     RunDirectory,
     is_complete,
     partition_table,
-    train_again,
 )
 from fedflat.bench.training.run_setup import RunSetup, load_dataset, split_of
 
@@ -87,7 +91,7 @@ def verify_run(
 def _checked_files(path: Path, verification: Verification) -> RunDirectory | None:
     """The run, after all its files have been read; None if one of them is missing or damaged."""
     if not is_complete(path):
-        verification.differs.append(str(DamagedFileError(path / CONFIG, "it does not exist", train_again(path))))
+        verification.differs.append(str(DamagedFileError(path / CONFIG, "it does not exist", TRAIN_AGAIN)))
         return None
     run = RunDirectory(path)
     read = readers(run)
@@ -117,7 +121,7 @@ def _verify(run: RunDirectory, rounds: int, first: int | None, device: Devices, 
         _check_identity(run)
     if "identity" not in verification.verified:
         return
-    if _has_only_final(run):
+    if has_only_final(run):
         verification.unverified.append("states and local models (none is stored)")
     with verification.of("data"):
         _check_data(run)
@@ -145,18 +149,8 @@ def _check_identity(run: RunDirectory) -> None:
         raise DamagedFileError(run.path / PROVENANCE, why, run.remedy)
     if run.provenance.get("seed", config.seed) != config.seed:
         raise DamagedFileError(run.path / PROVENANCE, "its seed is not that of the configuration", run.remedy)
-    if (run.path / FINAL).is_file() and not _has_only_final(run):
+    if (run.path / FINAL).is_file() and not has_only_final(run):
         check_models(run)
-
-
-def _has_only_final(run: RunDirectory) -> bool:
-    """Whether a run has its final model, but none of the states and local models that its configuration requires.
-
-    Runs in results/reproductions/ are stored so.
-    """
-    required = bool(run.config.snapshots or run.config.rounds_of_local_models)
-    stored = any((run.path / folder).is_dir() for folder in (SNAPSHOTS, LOCAL_MODELS))
-    return required and not stored and (run.path / FINAL).is_file()
 
 
 @functools.lru_cache(maxsize=2)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fedflat.analysis.published.numbers import NOTES, as_printed, kinds
 from fedflat.bench.files.text_table import aligned
-from fedflat.bench.input.errors import UserError, unknown
+from fedflat.bench.input.errors import UserError, counted, unknown
 
 LAST = ("variant", "note")
 """The last columns, which are truncated to the remaining width."""
@@ -60,7 +60,7 @@ def as_text(frame: pd.DataFrame, width: int) -> str:
     shown = shown.loc[:, (shown != "").any()]
     common = [column for column in shown if len(shown) > 1 and shown[column].nunique() == 1]
     shared = "; ".join(f"{column}: {shown[column].iloc[0]}" for column in common)
-    count = f"{len(frame)} number{'s' if len(frame) > 1 else ''}"
+    count = counted(len(frame), "number")
     head = [*textwrap.wrap(shared, width), ""] if shared else []
     return "\n".join([*head, *_lines(shown.drop(columns=common), width), "", count])
 

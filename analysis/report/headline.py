@@ -7,6 +7,7 @@ from fedflat.analysis.layouts.titles import method_titles
 from fedflat.analysis.measures.convergence import FinalValue, diverged_seeds, final_values, stopped_runs
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.sections.evaluation import score_column
+from fedflat.bench.input.errors import counted
 from fedflat.bench.metrics.columns import score_words
 
 
@@ -49,7 +50,7 @@ def headline(tidy: Tidy) -> list[str]:
     if len(ranked) > 1 or len(experiment.methods) == len(ranked) == 1:
         runner_up = f", then {ranked[1]}" if len(ranked) > 1 else ""
         lines.append(
-            f"highest mean {score_words(score)} over {len(settings)} setting{'s' if len(settings) > 1 else ''}{of} "
+            f"highest mean {score_words(score)} over {counted(len(settings), 'setting')}{of} "
             f"({final.description}): {ranked[0]}{runner_up}"
         )
     else:

@@ -1,5 +1,6 @@
 """Removes runs from the store, and says which experiments had them."""
 
+import os
 import secrets
 import shutil
 from collections.abc import Iterable, Sequence
@@ -7,34 +8,46 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedflat.analysis.analyses.found_runs import lists_in, runs_of_list
-from fedflat.analysis.store.stored import StoredRun
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.files.locks import folder_lock
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.answers import forget
+from fedflat.bench.training.directories.working_directory import run_of
 
 
-def delete(runs: Iterable[StoredRun], paths: ResultPaths) -> list[str]:
+def delete(places: Iterable[Path], paths: ResultPaths) -> list[str]:
     """Remove runs, each by one rename first, so that none is left in parts; lines about those that another process
     uses, which stay."""
     left = []
-    for run in runs:
-        with folder_lock(run.place) as is_free:
-            if not is_free:
-                left.append(f"'{run.place}' is left: another process uses it")
-                continue
-            gone = run.place.with_name(f".{run.place.name}.replaced-{secrets.token_hex(4)}")
-            try:
-                run.place.rename(gone)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise UserError(f"cannot remove '{run.place}': {error.strerror}") from None
-            shutil.rmtree(gone, ignore_errors=True)
-        _remove_empty_folders(run.place.parent, paths.store)
+    for place in places:
+        run = run_of(place)
+        gone = run.with_name(f".{run.name}.replaced-{secrets.token_hex(4)}")
+        try:
+            with folder_lock(run) as is_free:
+                if not is_free:
+                    left.append(f"'{place}' is left: another process uses it")
+                    continue
+                place.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _cannot_be_removed(place, error.strerror) from None
+        _remove_empty_folders(place.parent, paths.store)
     forget(paths)
     return left
+
+
+def check_removable(places: Iterable[Path]) -> None:
+    """A `UserError` if this user may not remove one of these runs."""
+    for place in places:
+        if not os.access(place.parent, os.W_OK):
+            raise _cannot_be_removed(place, "its folder is read-only")
+
+
+def _cannot_be_removed(place: Path, reason: str | None) -> UserError:
+    return UserError(f"cannot remove '{place}': {reason}")
 
 
 def _remove_empty_folders(folder: Path, above: Path) -> None:
@@ -44,9 +57,9 @@ def _remove_empty_folders(folder: Path, above: Path) -> None:
             folder = folder.parent
 
 
-def experiments_with(runs: Sequence[StoredRun], paths: ResultPaths) -> dict[str, int]:
+def experiments_with(places: Sequence[Path], paths: ResultPaths) -> dict[str, int]:
     """How many of these runs each experiment lists, by its name; experiments without any are left out."""
-    wanted, found = {run.place for run in runs}, dict[str, int]()
+    wanted, found = {*places}, dict[str, int]()
     for folder in sorted(paths.lists("").glob("*")):
         for file in lists_in(folder):
             try:

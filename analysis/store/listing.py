@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from fedflat.analysis.store.stored import StoredRun, short_names
+from fedflat.analysis.store.stored import ABOUT, StoredRun, short_names
 from fedflat.bench.experiments.address import IDS
-from fedflat.bench.experiments.sections.evaluation import score_column
 from fedflat.bench.files.text_table import aligned
 
 
@@ -14,7 +13,7 @@ def as_table(runs: Sequence[StoredRun]) -> list[str]:
     """The header and one line for each configuration."""
     groups = [[*group] for _, group in groupby(runs, key=lambda run: run.place.parent)]
     names = differing(runs)
-    header = (*IDS, *names.values(), "seeds", "score", "MiB", "days", "hash")
+    header = (*IDS, *names.values(), "seeds", *ABOUT)
     lines = [_line(group, list(names)) for group in groups]
     return aligned([header, *lines], right={*range(len(header) - 4, len(header) - 1)})
 
@@ -37,9 +36,9 @@ def _line(group: Sequence[StoredRun], names: Sequence[str]) -> tuple[str, ...]:
         *(_word(first.values.get(name)) for name in names),
         _span([run.ids["seed"] for run in group]),
         _score(group),
-        f"{sum(run.bytes for run in group) / 2**20:.1f}",
-        f"{min(run.days for run in group):.1f}",
-        first.place.parent.name.rpartition("-")[2],
+        f"{sum(run.about['MiB'] for run in group):.1f}",
+        f"{min(run.about['days'] for run in group):.1f}",
+        first.about["hash"],
     )
 
 
@@ -49,12 +48,8 @@ def _word(value: Any) -> str:
 
 def _score(group: Sequence[StoredRun]) -> str:
     """The mean of the last scores in percent; empty if a run has none, as one that diverged."""
-    found = []
-    for run in group:
-        row = run.last
-        name = next((prefix for prefix in ("test_", "validation_") if score_column(row, prefix) in row), "")
-        found.append(row.get(score_column(row, name), ""))
-    return f"{sum(map(float, found)) / len(found):.2f}" if all(found) else ""
+    found = [run.about["score"] for run in group]
+    return "" if None in found else f"{sum(found) / len(found):.2f}"
 
 
 def _span(seeds: Sequence[int]) -> str:

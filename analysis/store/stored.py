@@ -1,13 +1,12 @@
 """The finished runs of a store, with the values of their configurations; no code of a run is executed."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -16,17 +15,23 @@ from fedflat.bench.data.partitions import PARTITIONS
 from fedflat.bench.data.sources import SOURCES
 from fedflat.bench.engine.participation import Participation
 from fedflat.bench.experiments.address import IDS, RUN_IDS
-from fedflat.bench.experiments.results import METRICS, ResultPaths
-from fedflat.bench.experiments.sections.evaluation import Evaluation
+from fedflat.bench.experiments.results import METRICS, ResultPaths, elsewhere
+from fedflat.bench.experiments.sections.evaluation import Evaluation, score_column
 from fedflat.bench.experiments.sections.training import Training
+from fedflat.bench.files.checksums import DamagedFileError, damage_in_one_line
 from fedflat.bench.files.left_out import leave_out
 from fedflat.bench.input.errors import UserError, unknown
 from fedflat.bench.models import MODELS
-from fedflat.bench.training.run_directory import CONFIG
+from fedflat.bench.training.directories.run_files import check_run
+from fedflat.bench.training.directories.working_directory import unfinished_runs
+from fedflat.bench.training.run_directory import CONFIG, RunDirectory, run_directories
 
 SECTIONS = ("partition", "participation", "model", "training", "evaluation", "dataset", "method")
 """The sections of a configuration whose values are shown. A value has its own name where no section before has one of
 this name, whatever runs the store has: alpha is that of the partition, and a method's is method.alpha."""
+
+ABOUT = ("score", "MiB", "days", "hash")
+"""The names of `StoredRun.about`."""
 
 UNTOLD = ("code", "hash", "file")
 """Ends of the names of values that are not shown: the hash of the configuration stands for them."""
@@ -34,7 +39,7 @@ UNTOLD = ("code", "hash", "file")
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A finished run in the store, which may be damaged apart from its configuration."""
+    """A whole run in the store."""
 
     place: Path
     config: Mapping[str, Any]
@@ -55,23 +60,24 @@ class StoredRun:
             section.pop("name", None)
         return {name: value for name, value in _leaves(sections) if name.rpartition(".")[2] not in UNTOLD}
 
-    @property
-    def bytes(self) -> int:
-        """The size of its files."""
-        return sum(file.stat().st_size for file in self.place.rglob("*") if file.is_file())
-
-    @property
-    def days(self) -> float:
-        """How long ago it was finished."""
-        return (time.time() - (self.place / CONFIG).stat().st_mtime) / 86400
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What `fedflat runs` shows of it in addition: the last score in percent (None if it diverged), the size of its
+        files in MiB, the days since it was finished, and the hash of its configuration."""
+        last = self.last
+        subset = next((prefix for prefix in ("test_", "validation_") if score_column(last, prefix) in last), "")
+        score = last.get(score_column(last, subset))
+        return {
+            "score": float(score) if score else None,
+            "MiB": sum(file.stat().st_size for file in self.place.rglob("*") if file.is_file()) / 2**20,
+            "days": (time.time() - (self.place / CONFIG).stat().st_mtime) / 86400,
+            "hash": self.place.parent.name.rpartition("-")[2],
+        }
 
     @property
     def last(self) -> dict[str, str]:
-        """The last row of its metrics as texts; empty if it cannot be read."""
-        try:
-            names, *_, values = (self.place / METRICS).read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError):
-            return {}
+        """The last row of its metrics as texts."""
+        names, *_, values = (self.place / METRICS).read_text(encoding="utf-8").splitlines()
         return dict(zip(names.split(","), values.split(","), strict=False))
 
 
@@ -83,37 +89,56 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def stored_runs(paths: ResultPaths, experiment: str | None = None) -> list[StoredRun]:
-    """The finished runs of a store, or those that the lists of an experiment name, by labels, place and seed.
+class Content(NamedTuple):
+    """The whole runs of a store by labels, place and seed, and the places of damaged and unfinished ones."""
 
-    What cannot be read is named and left out. A `UserError` if there is no such experiment, or no store.
+    runs: list[StoredRun]
+    damaged: list[Path]
+    unfinished: list[Path]
+
+
+def content(paths: ResultPaths, experiment: str | None = None) -> Content:
+    """What a store has, or as much of it as the lists of an experiment name.
+
+    What is damaged, or cannot be read, is named and left out. A `UserError` if there is no such experiment, or no
+    store.
     """
     if not paths.store.is_dir():
-        raise UserError(f"'{paths.store}' does not exist: no run is finished here (--results names another folder)")
+        raise UserError(f"'{paths.store.absolute()}' does not exist: no run is finished here{elsewhere(paths.root)}")
     if experiment is None:
-        places: Iterable[Path] = (file.parent for file in paths.store.glob(f"*/*/*/*/seed-*/{CONFIG}"))
+        places: Iterable[Path] = run_directories(paths.store, "*/*/*/*")
     else:
         folder = paths.lists(experiment)
         if not folder.is_dir():
             known = [one.name for one in sorted(paths.lists("").glob("*"))]
             raise unknown(f"experiment with lists in '{paths.lists('')}'", experiment, known)
         places = (one.place for file in lists_in(folder) for one in runs_of_list(file))
-    found = [one for place in dict.fromkeys(places) if (one := stored_run(place)) is not None]
-    return sorted(found, key=lambda one: ([one.ids[name] for name in IDS], one.place.parent, one.ids["seed"]))
+    found, damaged = list[StoredRun](), list[Path]()
+    for place in dict.fromkeys(places):
+        try:
+            found.append(stored_run(place))
+        except UserError as error:
+            leave_out(place, error)
+            damaged += [place] if isinstance(error, DamagedFileError) else []
+    found.sort(key=lambda one: ([one.ids[name] for name in IDS], one.place.parent, one.ids["seed"]))
+    cells = {place.parent for place in (*damaged, *(run.place for run in found))} if experiment else None
+    unfinished = [place for place in unfinished_runs(paths.store) if cells is None or place.parent in cells]
+    return Content(found, damaged, unfinished)
 
 
-def stored_run(place: Path) -> StoredRun | None:
-    """The run in a directory; None for one that is unfinished or cannot be read."""
-    if not place.name.removeprefix("seed-").isdigit():
-        return None
-    try:
-        config = json.loads((place / CONFIG).read_text(encoding="utf-8"))
+def stored_runs(paths: ResultPaths, experiment: str | None = None) -> list[StoredRun]:
+    """The whole runs of `content`."""
+    return content(paths, experiment).runs
+
+
+def stored_run(place: Path) -> StoredRun:
+    """The run in a directory; a `UserError` if it is not whole, or cannot be read."""
+    directory = RunDirectory(place)
+    config = check_run(directory)
+    with damage_in_one_line(place / CONFIG, directory.remedy):
         run = StoredRun(place, {**config, "seed": int(config["seed"])})
         run.values  # noqa: B018 - computed once, if its sections are mappings
-        return run
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        leave_out(place, error)
-        return None
+    return run
 
 
 def short_names(runs: Sequence[StoredRun]) -> dict[str, str]:
@@ -144,20 +169,22 @@ def _words() -> Mapping[str, set[str]]:
         "dataset": SOURCES.values(),
     }
     return {
-        "": {*RUN_IDS},
+        "": {*RUN_IDS, *ABOUT},
         **{section: {name for kind in kinds for name in kind.model_fields} for section, kinds in of_section.items()},
     }
 
 
 def value_of(run: StoredRun, name: str, names: Mapping[str, str]) -> Any:
-    """A value by its dotted or its short name, or one of `RUN_IDS`; None if the run has no such value."""
-    if name in RUN_IDS:
-        return run.ids[name]
+    """A value by its dotted or its short name, or one of `RUN_IDS` or `ABOUT`; None if the run has no such value."""
+    if name in (*RUN_IDS, *ABOUT):
+        return run.ids[name] if name in RUN_IDS else run.about[name]
     full = [full for full, short in names.items() if name in (full, short)]
     return next((run.values[one] for one in full if one in run.values), None)
 
 
 def require_known(name: str, names: Mapping[str, str]) -> None:
-    """A `UserError` if no run has a value of this name."""
-    if name not in (*RUN_IDS, *names, *names.values()):
-        raise unknown("value of runs", name, [*RUN_IDS, *names.values()])
+    """A `UserError` if no run has a value of this name; it suggests the last part of a longer name, as of --set."""
+    known = [*RUN_IDS, *ABOUT, *names.values()]
+    if name not in (*known, *names):
+        last = name.rpartition(".")[2]
+        raise unknown("value of runs", name, known, last if last in known else None, most=len(known))

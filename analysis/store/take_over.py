@@ -29,7 +29,7 @@ from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv, wr
 from fedflat.bench.files.lists import write_list
 from fedflat.bench.files.locks import folder_lock
 from fedflat.bench.host.progress import Progress
-from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError, counted
 from fedflat.bench.training.lists import training
 from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, RunDirectory
 
@@ -241,6 +241,6 @@ def report(taken: Taken, log: Progress) -> None:
     for line in taken.left:
         log(line)
     log(
-        f"{taken.runs} runs and {taken.analyses} analyses of runs taken into the store; {taken.again} copies of runs "
-        f"removed; {len(taken.left)} left"
+        f"{counted(taken.runs, 'run')} and {taken.analyses} analyses of runs taken into the store; {taken.again} "
+        f"copies of runs removed; {len(taken.left)} left"
     )

@@ -52,6 +52,13 @@ STORE = "store"
 """The name of the folder with all runs."""
 
 
+def elsewhere(results: Path) -> str:
+    """Where the nearest folder above has results, for the end of a message; empty if none has."""
+    above = (folder / results.name for folder in results.absolute().parent.parents)
+    found = next((folder for folder in above if Path(folder / STORE).is_dir()), None)
+    return "" if found is None else f" (the nearest results above are in '{found}'; --results {found} uses them)"
+
+
 @dataclass(frozen=True)
 class ResultPaths:
     """Paths of an experiment's results below `root`.

@@ -23,10 +23,14 @@ DIFFERS = "its content does not match its checksum"
 
 
 class DamagedFileError(UserError):
-    """A file of results is missing, incomplete or altered. The message names the file and says what to do."""
+    """A file of results is missing, incomplete or altered. The message names the file and says what to do.
+
+    `damage`: the message without what to do.
+    """
 
     def __init__(self, path: Path, why: object, remedy: str) -> None:
-        super().__init__(f"'{path}' is damaged ({shorten(str(why), 300)}): {remedy}")
+        self.damage = f"'{path}' is damaged ({shorten(str(why), 300)})"
+        super().__init__(f"{self.damage}: {remedy}")
 
 
 @contextmanager

@@ -99,13 +99,7 @@ def open_tensors(path: Path, remedy: str) -> Iterator[TensorFile]:
     without checksums may lack what its reader needs.
     """
     with damage_in_one_line(path, remedy):
-        header = _read_header(path)
-        about = header[_METADATA]
-        stated = about.pop(CHECKSUM, None)
-        if stated is None:
-            note_unchecked(path)
-        elif stated != _checksum_of_header(header):
-            raise ValueError(DIFFERS)
+        about, stated = _checked_metadata(path)
         try:
             with safetensors.safe_open(path, framework="pt") as file:
                 yield TensorFile(file, about, is_checked=stated is not None)
@@ -113,13 +107,36 @@ def open_tensors(path: Path, remedy: str) -> Iterator[TensorFile]:
             raise ValueError(error) from None
 
 
+def check_header(path: Path, remedy: str) -> None:
+    """A `DamagedFileError` if a safetensors file is missing, has another size than its header says, or if the header
+    does not match its checksum. No tensor is read, however large they are."""
+    with damage_in_one_line(path, remedy):
+        _checked_metadata(path)
+
+
+def _checked_metadata(path: Path) -> tuple[dict[str, str], str | None]:
+    """The metadata of a safetensors file, and the checksum of its header; a ValueError if the file is damaged."""
+    header = _read_header(path)
+    about = header[_METADATA]
+    stated = about.pop(CHECKSUM, None)
+    if stated is None:
+        note_unchecked(path)
+    elif stated != _checksum_of_header(header):
+        raise ValueError(DIFFERS)
+    return about, stated
+
+
 def _read_header(path: Path) -> Any:
-    """The header of a safetensors file; a ValueError if it is truncated or no JSON."""
+    """The header of a safetensors file; a ValueError if the file is cut or longer, or the header no JSON."""
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 0 < length <= path.stat().st_size - 8:
+        size, length = path.stat().st_size, int.from_bytes(file.read(8), "little")
+        if not 0 < length <= size - 8:
             raise ValueError("it is truncated, or not a safetensors file")
-        return json.loads(file.read(length))
+        header = json.loads(file.read(length))
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != _METADATA]
+    if size != 8 + length + max(ends, default=0):
+        raise ValueError("it has another size than its header says")
+    return header
 
 
 def checksum_of(v: Tensor) -> str:

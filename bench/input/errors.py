@@ -83,12 +83,17 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 4 :]}"
 
 
-def unknown(kind: str, name: str, allowed: Iterable[str], meant: str | None = None) -> UserError:
-    """A `UserError` for a name that is not in `allowed`. `meant` is suggested; None: the nearest allowed name."""
+def unknown(
+    kind: str, name: str, allowed: Iterable[str], meant: str | None = None, *, most: int = MOST_NAMES
+) -> UserError:
+    """A `UserError` for a name that is not in `allowed`. `meant` is suggested; None: the nearest allowed name.
+
+    The message has all allowed names if there are not more than `most`.
+    """
     names = sorted(allowed, key=_with_numbers)
     near = [meant] if meant is not None else _near(str(name), names)
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    listed = ", ".join(names) if len(names) <= MOST_NAMES else first_few(names)
+    listed = ", ".join(names) if len(names) <= most else first_few(names)
     return UserError(f"unknown {kind} '{name}'{hint} (allowed: {listed or 'none'})")
 
 
@@ -101,6 +106,11 @@ def _near(name: str, names: Sequence[str]) -> list[str]:
 def _with_numbers(name: str) -> list[tuple[int, str]]:
     """A key that sorts 2 before 10, also within a name."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(name))]
+
+
+def counted(count: int, what: str) -> str:
+    """Such as 1 run, 2 runs."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def first_few(names: Sequence[str], shown: int = 4) -> str:

@@ -37,16 +37,21 @@ def answer(paths: ResultPaths, key: str) -> list[str] | None:
     try:
         kept = json.loads(_file(paths, key).read_text(encoding="utf-8"))
         same = all(short_hash((paths.root / name).read_bytes()) == digest for name, digest in kept["files"].items())
-        return [str(line) for line in kept["lines"]] if same else None
+        whole = all((paths.root / name).stat().st_size == size for name, size in kept["sizes"].items())
+        return [str(line) for line in kept["lines"]] if same and whole else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def keep(paths: ResultPaths, key: str, lines: Sequence[str], files: Iterable[Path]) -> None:
-    """Keep an answer as long as these files stay as they are; without it, as in a full folder, nothing is lost."""
+def keep(paths: ResultPaths, key: str, lines: Sequence[str], files: Iterable[Path], models: Iterable[Path]) -> None:
+    """Keep an answer as long as these files stay as they are, and models, which may be large, have the same sizes.
+
+    Without it, as in a full folder, nothing is lost.
+    """
     seen = {file.relative_to(paths.root).as_posix(): short_hash(file.read_bytes()) for file in files}
+    sizes = {file.relative_to(paths.root).as_posix(): file.stat().st_size for file in models}
     with suppress(UserError):
-        write_text(_file(paths, key), json.dumps({"files": seen, "lines": list(lines)}))
+        write_text(_file(paths, key), json.dumps({"files": seen, "sizes": sizes, "lines": list(lines)}))
 
 
 def forget(paths: ResultPaths) -> None:

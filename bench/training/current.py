@@ -10,54 +10,67 @@ A run's identity says what was computed, but not all of how. So a finished run o
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from fedflat.bench.data.root import data_root
 from fedflat.bench.experiments.run_config import METRICS, NOT_IDENTITY, RunConfig
 from fedflat.bench.files.checksums import DamagedFileError
+from fedflat.bench.host.progress import Progress, silent
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.metrics.user_metric import NOUN
 from fedflat.bench.models import build_model
 from fedflat.bench.models.user_model import UserModel
+from fedflat.bench.training.directories.run_files import check_models, check_run, has_only_final
 from fedflat.bench.training.engine_choice import EngineChoice
 from fedflat.bench.training.provenance import device_name
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import load_dataset, model_hash
 
+Replace = bool | Literal["damaged"]
+"""Whether finished runs are trained again that are not as wanted now, none of them, or only those that are damaged."""
+
 
 def finished_run(path: Path, config: RunConfig) -> RunDirectory | None:
     """The finished run of this configuration in `path`, even if it contradicts; None if `path` does not exist.
 
-    A `UserError` if `path` holds a run of another configuration, or no run; a `DamagedFileError` if tables of the run
-    are missing or damaged.
+    A `UserError` if `path` holds a run of another configuration, or no run; a `DamagedFileError` if the run is damaged
+    (`check_run`).
     """
     if not path.exists():
         return None
     run = RunDirectory(path)
     if run.identity != config.identity:
-        raise UserError(
-            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}): move it away"
-        )
-    run.check_tables()
+        try:
+            difference: object = first_differing_field(run.config, config)
+        except DamagedFileError as error:  # as another one's, it is not replaced
+            difference = error.damage
+        raise UserError(f"'{path}' holds a run of another configuration ({difference}): move it away")
+    check_run(run)
     return run
 
 
-def current_run(path: Path, config: RunConfig, *, replace: bool = False, inputs: bool = True) -> RunDirectory | None:
+def current_run(
+    path: Path, config: RunConfig, *, replace: Replace = False, inputs: bool = True, progress: Progress = silent
+) -> RunDirectory | None:
     """The run in `path` that need not be trained; None: it has to be.
 
     A `UserError` as for `finished_run`, and if the run contradicts. With `replace`, a run that contradicts, is damaged,
-    or is of other code has to be trained. Without `inputs`, data and weights are not compared.
+    lacks models, or is of other code has to be trained; with "damaged", a damaged one. `progress` receives what is
+    damaged. Without `inputs`, data and weights are not compared.
     """
     try:
         run = finished_run(path, config)
+        if run is not None and replace is True and run.of_this_code and not has_only_final(run):
+            check_models(run)
         reason = None if run is None else contradiction(run, config, inputs=inputs)
-    except DamagedFileError:
-        if replace:
-            return None
-        raise
-    if run is not None and replace:
+    except DamagedFileError as error:
+        if not replace:
+            raise
+        progress(f"{error.damage}: the run is trained again")
+        return None
+    if run is not None and replace is True:
         return run if reason is None and run.of_this_code else None
     if reason is not None:
         raise UserError(

@@ -18,24 +18,25 @@ from fedflat.bench.files.lists import read_list, write_list
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.current import current_run
-from fedflat.bench.training.run_directory import PROVENANCE, RunDirectory, is_complete
+from fedflat.bench.training.run_directory import PROVENANCE, RunDirectory
 
 COLUMNS = ("label", "seed", "identity", "path", "training")
 
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A row of a list. `place`: the run directory."""
+    """A row of a list. `place`: the run directory; `remedy`: what to do if it is missing."""
 
     seed: int
     identity: str
     place: Path
+    remedy: str
 
     @property
     def run(self) -> RunDirectory:
         """The run; a `UserError` if it is missing, or another one."""
-        if not is_complete(self.place):
-            raise UserError(f"'{self.place}' is missing, but a list has it; repeat the command that trained it")
+        if not self.place.is_dir():
+            raise UserError(f"'{self.place}' is missing, but a list has it: {self.remedy}")
         run = RunDirectory(self.place)
         if run.identity != self.identity:
             raise UserError(f"'{self.place}' is of another configuration than a list says")
@@ -52,7 +53,7 @@ def listed_runs(file: Path, results: Path, remedy: str) -> list[ListedRun]:
     found = []
     for row in read_list(file, COLUMNS, remedy):
         with damage_in_one_line(file, remedy):
-            found.append(ListedRun(int(row["seed"]), row["identity"], results / row["path"]))
+            found.append(ListedRun(int(row["seed"]), row["identity"], results / row["path"], remedy))
     return found
 
 
@@ -64,9 +65,10 @@ def training(run: Path) -> str:
 def is_current(paths: ResultPaths, experiment: str, cell: Cell, *, replace: bool = False) -> bool:
     """Whether the list of a cell has the runs that the cell has now, and none of them has to be trained.
 
-    User-defined data are not looked at. A `UserError` if a run contradicts, as for `current_run`.
+    A damaged run has to be. User-defined data are not looked at. A `UserError` if a run contradicts, as for
+    `current_run`.
     """
-    runs = [current_run(paths.run(config), config, replace=replace, inputs=False) for config in cell.runs]
+    runs = [current_run(paths.run(one), one, replace=replace or "damaged", inputs=False) for one in cell.runs]
     present = [run for run in runs if run is not None]
     file = paths.runs(experiment, cell.path)
     if len(present) < len(runs) or not file.is_file():

@@ -50,6 +50,9 @@ FINAL, LOG, BY_CLIENT = "final.safetensors", "run.log", "clients.csv.gz"
 SNAPSHOTS, LOCAL_MODELS = "snapshots", "local_models"
 """Names of files and folders in a run directory, in addition to those of `ResultPaths`."""
 
+TRAIN_AGAIN = "repeat the command that trained the run, with --replace (Snakemake trains it again by itself)"
+"""What to do about a damaged run."""
+
 TIMES_COLUMNS = ("round", "train_seconds", "evaluation_seconds")
 """The columns of times.csv."""
 
@@ -97,12 +100,14 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         if not is_complete(path):
+            if (path / PROVENANCE).is_file():
+                raise DamagedFileError(path / CONFIG, "it does not exist", self.remedy)
             raise UserError(f"'{path}' is not a run directory (it has no {CONFIG})")
 
     @property
     def remedy(self) -> str:
         """What to do about a damaged file, in words."""
-        return train_again(self.path)
+        return TRAIN_AGAIN
 
     @functools.cached_property
     def config(self) -> RunConfig:
@@ -187,7 +192,7 @@ class RunDirectory:
             )
         whole = ["round", "client"]
         table = read_checked_csv(self.path / BY_CLIENT, COLUMNS, self.remedy, whole=whole, keys=whole)
-        self._check_recorded(BY_CLIENT)
+        self.check_recorded(BY_CLIENT)
         return table.astype({"accuracy": float})
 
     @property
@@ -199,15 +204,11 @@ class RunDirectory:
         table = read_checked_csv(self.path / name, columns, self.remedy, whole=["round"], keys=["round"])
         if table.empty:
             raise DamagedFileError(self.path / name, "it has no rows", self.remedy)
-        self._check_recorded(name)
+        self.check_recorded(name)
         return table
 
-    def check_tables(self) -> None:
+    def check_recorded(self, name: str) -> None:
         """A `DamagedFileError` if a table is missing, or not the one that was recorded; nothing is parsed."""
-        for name in {METRICS: None, TIMES: None, **self.provenance.get("tables", {})}:
-            self._check_recorded(name)
-
-    def _check_recorded(self, name: str) -> None:
         file, recorded = self.path / name, self.provenance.get("tables", {}).get(name)
         with damage_in_one_line(file, self.remedy):
             found = short_hash(file.read_bytes())
@@ -274,11 +275,6 @@ class RunDirectory:
         return Models(file, device, self.remedy, partial(self.check_belongs, finished_rounds))
 
 
-def train_again(run: Path) -> str:
-    """What to do about a damaged run directory, in words."""
-    return f"delete '{run}', and repeat the command that trained the run"
-
-
 def identified(
     table: pd.DataFrame, identity: str, seed: int, names: Mapping[str, str] = MappingProxyType({})
 ) -> pd.DataFrame:
@@ -305,6 +301,15 @@ def snapshot_file(directory: Path, finished_rounds: int) -> Path:
 def local_models_file(directory: Path, finished_rounds: int) -> Path:
     """The file of the local models of a round."""
     return directory / LOCAL_MODELS / f"round-{finished_rounds:05d}.safetensors"
+
+
+def run_directories(folder: Path, above: str = "**") -> list[Path]:
+    """The run directories seed-N below a folder, also damaged ones, without unfinished runs.
+
+    `above`: a pattern of the folders between, any number of them by default.
+    """
+    named = (place for place in folder.glob(f"{above}/seed-*") if place.name.removeprefix("seed-").isdigit())
+    return sorted(place for place in named if any(Path(place / name).is_file() for name in (CONFIG, PROVENANCE)))
 
 
 def is_complete(folder: Path) -> bool:

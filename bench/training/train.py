@@ -15,7 +15,7 @@ from fedflat.bench.host.progress import Progress, Timer, silent
 from fedflat.bench.metrics.columns import score_words
 from fedflat.bench.training.cell_trainer import due_runs
 from fedflat.bench.training.choices import trainers
-from fedflat.bench.training.current import current_run, remarks
+from fedflat.bench.training.current import Replace, current_run, remarks
 from fedflat.bench.training.directories.open_runs import open_runs
 from fedflat.bench.training.directories.working_directory import publish, remove_stale
 from fedflat.bench.training.lists import write_runs
@@ -33,7 +33,7 @@ def train_cell(
     device: torch.device,
     progress: Progress,
     *,
-    replace: bool = False,
+    replace: Replace = False,
     on_round: OnRoundOfRun | None = None,
 ) -> Path:
     """Train all seeds of a cell into the store of `results`, and list them as the runs of an experiment in this cell.
@@ -59,7 +59,7 @@ def train_runs(
     device: torch.device,
     progress: Progress = silent,
     *,
-    replace: bool = False,
+    replace: Replace = False,
     budgets: Budgets | None = None,
     on_round: OnRoundOfRun | None = None,
 ) -> list[RunDirectory]:
@@ -72,7 +72,7 @@ def train_runs(
     """
     missing = list[tuple[RunConfig, Path]]()
     for config, folder in zip(configs, folders, strict=True):
-        if current_run(folder, config, replace=replace) is None:
+        if current_run(folder, config, replace=replace, progress=progress) is None:
             missing.append((config, folder))
         else:
             remove_old_lock(folder)

@@ -11,7 +11,7 @@ import typer
 from fedflat.bench.files.text_table import aligned
 from fedflat.bench.host.allocator import keep_freed_memory
 from fedflat.bench.host.threads import available_cores
-from fedflat.bench.input.errors import UserError
+from fedflat.bench.input.errors import UserError, counted
 from fedflat.cli.batch import Attempts, resources_used
 from fedflat.cli.options import Assignment, Device, Results, Threads, Where, file_option, overrides_of, set_option
 
@@ -88,7 +88,7 @@ def analyse(
     from fedflat.analysis.analyses.found_runs import find_runs, found_runs, grouped, places_in
     from fedflat.analysis.analyses.run_analysis import run_analysis, store_analysis
     from fedflat.analysis.analyses.stored import write_analysis_list
-    from fedflat.analysis.store.stored import stored_runs
+    from fedflat.analysis.store.stored import content
     from fedflat.analysis.store.where import selected
     from fedflat.bench.code.named_code import trust_named
     from fedflat.bench.experiments.files import experiment_names
@@ -104,8 +104,8 @@ def analyse(
     parsed = parse_analysis(analysis, overrides_of(set_))
     run_dir = run_dir or []
     _check_request(run_dir, where, out, list_, replace=replace)
-    known = stored_runs(ResultPaths(results)) if where else []
-    fitting = [run.place for run in selected(known, where)] if where else []
+    stored = content(ResultPaths(results)) if where else None
+    fitting = [run.place for run in selected(stored.runs, where)] if stored else []
     if trust:
         others = (place for folder in (*run_dir, *(compare_with or ())) for place in places_in(folder))
         for place in (*fitting, *others):
@@ -118,10 +118,12 @@ def analyse(
         typer.echo(f"written: {out}\n{resources_used(started)}")
         return
     compared = [*map(find_runs, compare_with or ())]
-    if where:
-        typer.echo(f"{len(fitting)} runs fit, {len(known) - len(fitting)} others do not")
+    if stored:
+        damaged = f", {len(stored.damaged)} damaged" if stored.damaged else ""
+        typer.echo(f"{len(fitting)} of {counted(len(stored.runs), 'run')} fit{damaged}")
     cells = [*grouped(fitting), *(runs for folder in run_dir for runs in found_runs(folder))]
-    typer.echo(f"{sum(len(cell.by_seed) for cell in cells)} runs of {len(cells)} configurations are analysed")
+    runs = counted(sum(len(cell.by_seed) for cell in cells), "run")
+    typer.echo(f"to analyse: {runs} of {counted(len(cells), 'configuration')}")
     if list_ is not None and len(cells) > 1:
         raise UserError(f"--list is of runs of one configuration, and {len(cells)} are given")
     attempts = Attempts("configurations", len(cells))

@@ -58,6 +58,9 @@ app.add_typer(data.app, name="data")
 app.add_typer(data.weights_app, name="weights")
 app.add_typer(baselines.app, name="baselines")
 
+CONTINUING = {"run", "tune", "search", "analyse", "take-over"}
+"""Commands that continue after an interruption."""
+
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""
 
@@ -92,7 +95,9 @@ def command() -> int:
     finally:
         _give_up_output()
     if code == INTERRUPTED:  # recent versions of Typer return it instead of raising Abort
-        return _failed(code, "interrupted")
+        return _failed(
+            code, "interrupted" + "; the same command continues" * (not CONTINUING.isdisjoint(sys.argv[1:2]))
+        )
     return int(code or 0)
 
 

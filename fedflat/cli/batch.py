@@ -27,7 +27,9 @@ class Attempts:
             if self._count == 1 or is_closed_pipe(error):
                 raise
             self._failed.append(str(item))
-            typer.echo(f"fedflat: {one_line(str(item))}: {explained(error)}", err=True)
+            text = explained(error)
+            place = "" if f"'{item}" in text else f"{one_line(str(item))}: "
+            typer.echo(f"fedflat: {place}{text}", err=True)
 
     def check(self) -> None:
         """Raise `UserError` with the names of the failed items, if there are any."""

@@ -38,6 +38,10 @@ def run(
             "damaged, or that contradict fixed values of the engine or data that have changed.",
         ),
     ] = False,
+    replace_damaged: Annotated[
+        bool,
+        typer.Option("--replace-damaged", help="As --replace, but only for damaged runs."),
+    ] = False,
     list_: Annotated[
         bool,
         typer.Option(
@@ -72,7 +76,7 @@ def run(
       fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --set methods.fedsam.hyperparameters.rho=0.1
     """
     started = time.perf_counter()
-    from fedflat.bench.experiments.results import METRICS, ResultPaths
+    from fedflat.bench.experiments.results import METRICS, ResultPaths, elsewhere
     from fedflat.bench.training.answers import answer, keep, key_of
 
     overrides = overrides_of(set_)
@@ -81,14 +85,15 @@ def run(
             raise UserError("the seeds are given twice, by --seed and by --set grid.seeds")
         overrides["grid.seeds"] = seed
     paths, listed = ResultPaths(results), list_ or not overrides
-    key = key_of(experiment, overrides, cell, listed, device, results)
-    if not replace and log is None and (lines := answer(paths, key)) is not None:
+    keys = {name: key_of(experiment, overrides, cell, listed, name, results) for name in (device, "auto")}
+    if log is None and (lines := answer(paths, keys[device])) is not None:
         typer.echo("\n".join([*lines, resources_used(started)]))
         return
     keep_freed_memory()
     from fedflat.bench.experiments.experiment import load_experiment
-    from fedflat.bench.host.torch_device import prepare_device
-    from fedflat.bench.training.current import remarks
+    from fedflat.bench.host.torch_device import prepare_device, resolved_name
+    from fedflat.bench.training.current import Replace, remarks
+    from fedflat.bench.training.directories.run_files import model_files
     from fedflat.bench.training.run_directory import CONFIG, PROVENANCE, TIMES, RunDirectory
     from fedflat.bench.training.train import outcome, train_cell
     from fedflat.round_logs import RunLogs
@@ -97,25 +102,31 @@ def run(
     cells = {path: loaded.cell(path) for given in cell for path in loaded.paths_at(given)}
     loaded.check_overrides([chosen.address for chosen in cells.values()], "the given cells")
     threads = threads or next(iter(cells.values())).runs[0].model.threads(available_cores())
-    progress = _saying(f"a new folder of results: '{results.absolute()}'") if not results.exists() else typer.echo
+    new = f"a new folder of results: '{results.absolute()}'{elsewhere(results)}"
+    progress = typer.echo if results.exists() else _saying(new)
     logs = RunLogs(log, results, typer.echo) if log else nullcontext()
     torch_device = prepare_device(device, threads, typer.echo)
 
-    attempts, said, files, remarked = Attempts("cells", len(cells)), list[str](), list[Path](), False
+    again: Replace = replace or ("damaged" if replace_damaged else False)
+    attempts, said, remarked = Attempts("cells", len(cells)), list[str](), False
+    files, models = list[Path](), list[Path]()
     for path, one in cells.items():
         with attempts.at(path), logs as on_round:
             name = loaded.name if listed else None
-            folder = train_cell(name, one, results, torch_device, progress, replace=replace, on_round=on_round)
+            folder = train_cell(name, one, results, torch_device, progress, replace=again, on_round=on_round)
             typer.echo(f"stored in {folder}")
             runs = [RunDirectory(paths.run(run)) for run in one.runs]
             said += [line for run in runs for line in outcome(one, run, torch_device, known=True)]
             said.append(f"stored in {folder}")
             remarked |= any(remarks(run, torch_device) for run in runs)
             files += [run.path / file for run in runs for file in (CONFIG, PROVENANCE, METRICS, TIMES)]
+            models += [file for run in runs for file in model_files(run)]
             files += [paths.runs(loaded.name, path)] if listed else []
     attempts.check()
     if not remarked and not any(run.has_own_files for one in cells.values() for run in one.runs):
-        keep(paths, key, said, files)
+        given = {device, *({"auto"} if resolved_name("auto") == device else ())}  # jobs of Snakemake name the device
+        for name in given:
+            keep(paths, keys[name], said, files, models)
     typer.echo(resources_used(started))
 
 

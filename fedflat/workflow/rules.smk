@@ -143,8 +143,8 @@ rule train:
     resources: gpu=FLOW.gpus, slot=slot, mem_mb=FLOW.mebibytes, runtime=FLOW.minutes, tmpdir=None
     group: GROUP
     run:
-        fedflat(log, "run", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--list", "--device", FLOW.device,
-                "--threads", threads, *FLOW.replace, *FLOW.logging, *FLOW.options)
+        fedflat(log, "run", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--list", "--replace-damaged",
+                "--device", FLOW.device, "--threads", threads, *FLOW.replace, *FLOW.logging, *FLOW.options)
 
 
 rule tune:

@@ -257,9 +257,14 @@ def test_a_list_is_outdated_without_its_runs_and_files(copy):
     """Whatever Snakemake has recorded of the job that wrote it; afterwards there is nothing to do."""
     store = copy / "results" / "store"
     shutil.rmtree(next(store.glob(f"{CELLS}/fedavg-*/seed-1")))
+    next(store.glob(f"{CELLS}/fedavg-*/seed-0/metrics.csv")).unlink()
+    damaged = next(store.glob(f"{CELLS}/fedsam-*/seed-1/final.safetensors"))
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-1])
     plan = jobs(snakemake(copy, "-n", "mini_table_accuracy", experiments=OWN))
-    assert plan == {"train": 1, "table": 1}
+    assert plan == {"train": 2, "table": 1}
     snakemake(copy, experiments=OWN)
+    assert damaged.read_bytes() == whole
     assert "Nothing to be done" in snakemake(copy, experiments=OWN)
     next(store.glob(f"{CELLS}/fedsam-*/seed-0/analyses/drift-*")).unlink()
     assert jobs(snakemake(copy, "-n", experiments=OWN)) == {"analyse": 1, "figure": 1, "page": 1}

@@ -147,7 +147,7 @@ def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
     process = subprocess.Popen([sys.executable, "-m", "fedflat", *map(str, command)], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: list(out.rglob("checkpoint.safetensors")), alive=lambda: process.poll() is None)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1].splitlines() == ["fedflat: interrupted"]
+    assert process.communicate(timeout=60)[1].splitlines() == ["fedflat: interrupted; the same command continues"]
     assert process.returncode == 130
     assert fedflat(*command).returncode == 0
     assert "resumed after round" in next(out.rglob("run.log")).read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from fedflat.bench.host.memory import Budgets
 from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.content import read_own, short_hash
 from fedflat.bench.input.errors import UserError
-from fedflat.bench.training.current import current_run
+from fedflat.bench.training.current import Replace, current_run
 from fedflat.bench.training.directories.working_directory import alone, publish, remove_stale, working_directory
 from fedflat.bench.training.run_directory import is_complete
 from fedflat.bench.training.run_setup import RunSetup
@@ -44,7 +44,7 @@ def open_runs(
     progress: Progress,
     budgets: Budgets | None = None,
     *,
-    replace: bool = False,
+    replace: Replace = False,
 ) -> Iterator[list[TrainingRun]]:
     """Open the runs that have to be trained, each with its folder. Complete runs of killed processes are published.
 
@@ -89,7 +89,7 @@ def open_runs(
 
 
 def _locked(
-    wanted: Sequence[tuple[RunConfig, Path]], locks: ExitStack, progress: Progress, *, replace: bool
+    wanted: Sequence[tuple[RunConfig, Path]], locks: ExitStack, progress: Progress, *, replace: Replace
 ) -> list[tuple[RunConfig, Path]]:
     """The runs that have to be trained, now that no other process trains them; `locks` holds their locks.
 

@@ -4,6 +4,7 @@ import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ from fedflat.bench.experiments.results import METRICS, PARTITION
 from fedflat.bench.experiments.stored_config import code_sections, copy_name
 from fedflat.bench.files.checksums import DamagedFileError, damage_in_one_line
 from fedflat.bench.files.csv_json import read_checked_json
-from fedflat.bench.files.tensor_file import open_tensors
+from fedflat.bench.files.tensor_file import check_header, open_tensors
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import (
@@ -45,10 +46,6 @@ def readers(run: RunDirectory, *, models: bool = True) -> dict[Path, Callable[[]
     model, states and local models are left out.
     """
     path = run.path
-    of_models = []
-    if models and has_models(run):
-        folders = (path / SNAPSHOTS, path / LOCAL_MODELS)
-        of_models = [path / FINAL, *(file for folder in folders for file in sorted(folder.glob("*.safetensors")))]
     return {
         path / PROVENANCE: lambda: run.provenance,
         path / CONFIG: lambda: read_checked_json(path / CONFIG, run.remedy),
@@ -56,9 +53,46 @@ def readers(run: RunDirectory, *, models: bool = True) -> dict[Path, Callable[[]
         path / TIMES: run.times,
         path / PARTITION: run.split,
         **({path / BY_CLIENT: run.client_accuracies} if run.has_client_accuracies else {}),
-        **{file: functools.partial(_read_models, run, file) for file in of_models},
+        **{file: functools.partial(_read_models, run, file) for file in (model_files(run) if models else ())},
         **{file: functools.partial(_read_code, run, file) for file in _copies_of_code(run)},
     }
+
+
+def check_run(run: RunDirectory) -> dict[str, Any]:
+    """The stored configuration of a run; a `DamagedFileError` if the run is not whole. No code of it is executed.
+
+    Configuration and provenance are compared with their checksums, tables and copies of code with the recorded
+    hashes. Of models and states, which may be large, only headers and sizes are checked, and of the partition, that it
+    exists: `readers` reads all of them.
+    """
+    config = read_checked_json(run.path / CONFIG, run.remedy)
+    for name in {METRICS: None, TIMES: None, **run.provenance.get("tables", {})}:
+        run.check_recorded(name)
+    if not (run.path / PARTITION).is_file():
+        raise DamagedFileError(run.path / PARTITION, "it does not exist", run.remedy)
+    for file in model_files(run):
+        check_header(file, run.remedy)
+    for file in _copies_of_code(run):
+        _read_code(run, file)
+    return config
+
+
+def model_files(run: RunDirectory) -> list[Path]:
+    """The final model, which need not exist, states and local models; none if the run was exported without models."""
+    if not has_models(run):
+        return []
+    folders = (run.path / SNAPSHOTS, run.path / LOCAL_MODELS)
+    return [run.path / FINAL, *(file for folder in folders for file in sorted(folder.glob("*.safetensors")))]
+
+
+def has_only_final(run: RunDirectory) -> bool:
+    """Whether a run has its final model, but none of the states and local models that its configuration requires.
+
+    Runs in results/reproductions/ are stored so.
+    """
+    required = bool(run.config.snapshots or run.config.rounds_of_local_models)
+    stored = any((run.path / folder).is_dir() for folder in (SNAPSHOTS, LOCAL_MODELS))
+    return required and not stored and (run.path / FINAL).is_file()
 
 
 def check_models(run: RunDirectory) -> None:

@@ -69,15 +69,28 @@ def publish(work: Path, path: Path) -> None:
     shutil.rmtree(replaced, ignore_errors=True)
 
 
+def unfinished_runs(store: Path) -> list[Path]:
+    """The working directories of unfinished runs in a store, and old runs that a killed process was removing."""
+    return _left(store, "seed-*", "*/*/*/*/")
+
+
+def run_of(left: Path) -> Path:
+    """The run directory to which one of `unfinished_runs` belongs; a run directory is its own."""
+    return left.with_name(left.name.removeprefix(".").partition(".")[0])
+
+
+def _left(folder: Path, name: str, above: str = "") -> list[Path]:
+    working = [one for one in folder.glob(f"{above}{name}{UNFINISHED}*") if not is_complete(one)]
+    return sorted([*working, *folder.glob(f"{above}.{name}.replaced-*")])
+
+
 def remove_stale(path: Path, log: Callable[[str], None]) -> None:
     """Remove what killed processes have left next to the finished run in `path`, with a line in the log for each.
 
     These are working directories of other configurations and other code, which no run in `path` resumes, and old runs
     that were being replaced. Complete runs are left. The run's lock must be held.
     """
-    name = glob.escape(path.name)
-    working = [one for one in path.parent.glob(f"{name}{UNFINISHED}*") if not is_complete(one)]
-    for folder in sorted([*working, *path.parent.glob(f".{name}.replaced-*")]):
+    for folder in _left(path.parent, glob.escape(path.name)):
         try:
             shutil.rmtree(folder)
             log(f"removed '{folder}', left by a killed process of another configuration or other code")

@@ -168,7 +168,7 @@ class Runs(ABC):
         """Train the runs where `fedflat run` does."""
         self.prepare()
         for experiment, cell in self.cells:
-            train_cell(experiment.name, cell, self.units.paths.root, device, progress)
+            train_cell(experiment.name, cell, self.units.paths.root, device, progress, replace="damaged")
 
     @property
     def seconds(self) -> float:

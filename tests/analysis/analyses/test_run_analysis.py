@@ -28,6 +28,7 @@ from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import RunSetup
 from fedflat.bench.training.train import train_cell
 from tests.analysis.conftest import analysed, read_rows
+from tests.commands import fedflat
 from tests.places import MINI, ROOT
 from tests.problems import stored
 
@@ -234,6 +235,24 @@ def test_what_is_computed_already_is_taken(tmp_path: Path) -> None:
     [other] = store_analysis(CONFIGURED["drift"].model_copy(update={"images": 7}), find_runs(folder), CPU, str).values()
     assert other.parent == file.parent and other != file
     assert [one.name for one in file.parent.iterdir() if one.name.startswith(".")] == []
+
+
+def test_other_runs_are_analysed_though_one_is_damaged(tmp_path: Path) -> None:
+    """A run that is cut is left out; where only reading its model finds the damage, the error is raised at the end."""
+    cell = load_experiment(MINI, {"grid.seeds": [0, 1, 2], "training.rounds": 1}).cell(CELL + "fedsam")
+    folder = train_cell("mini", cell, tmp_path, CPU, str)
+    for seed, change in ((0, lambda content: content[:-9] + b"a" * 9), (1, lambda content: content[:-9])):
+        file = folder / f"seed-{seed}" / "final.safetensors"
+        file.write_bytes(change(file.read_bytes()))
+    [runs] = found_runs(folder)
+    assert [*runs.by_seed] == [0, 2]
+    with pytest.raises(UserError, match=r"seed-0/final.safetensors' is damaged"):
+        store_analysis(CONFIGURED["hessian"], runs, CPU, str)
+    assert [file.parts[-3] for file in folder.rglob("hessian-*.csv")] == ["seed-2"]
+    done = fedflat("analyse", "hessian", "--where", "method=fedsam", "--results", tmp_path, "--device", "cpu")
+    assert "2 of 2 runs fit, 1 damaged" in done.stdout
+    assert "seed 2: " in done.stdout
+    assert done.stderr.count(str(folder / "seed-0")) == 1, done.stderr
 
 
 def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ def test_changed_labels_are_found(run):
 def test_a_missing_file_is_found(file, run):
     (run / file).unlink()
     assert find(run.parent) == [run]
-    assert f"{file}' is damaged (it does not exist): delete '{run}'" in differences(run)
+    assert f"{file}' is damaged (it does not exist): repeat the command" in differences(run)
 
 
 def test_a_file_that_has_lost_its_checksum_is_found(run):

@@ -261,7 +261,7 @@ def test_mistakes_are_one_line(quick: Experiment, changes: dict[str, Any], messa
 
 def test_a_file_that_lacks_a_column_is_named(tidy: Tidy) -> None:
     path = write(tidy.results, CellAddress(HARD, "fedavg"), "metrics", metrics([80]).drop(columns="diverged"))
-    with pytest.raises(UserError, match=r"/seed-0/metrics.csv' is damaged \(it lacks the column diverged.*: delete"):
+    with pytest.raises(UserError, match=r"/seed-0/metrics.csv' is damaged \(it lacks the column diverged.*: repeat"):
         fill("t", layout(), tidy)
     path.write_text("", encoding="utf-8")
     with pytest.raises(UserError, match=rf"'{path}' is damaged \(it is empty\): write .* again"):

@@ -1,12 +1,14 @@
 """A request of finished runs is answered at once, unless anything that it depends on has changed."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from fedflat.bench.experiments.results import ResultPaths
 from fedflat.bench.training.answers import FOLDER
@@ -19,7 +21,7 @@ CELL = "digits/dirichlet-0.1/4-of-20/fedavg"
 def printed(folder: Path, *options: str) -> list[str]:
     """The lines that `fedflat run` prints, without the last one, which has its times."""
     words = ["run", "own/experiments.yaml", CELL, "--set", "grid.seeds=[0]", "--set", "training.rounds=2", *options]
-    done = commands.fedflat(*words, "--device", "cpu", cwd=folder)
+    done = commands.fedflat(*words, *([] if "--device" in options else ["--device", "cpu"]), cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[:-1]
 
@@ -62,6 +64,7 @@ def test_the_answer_is_what_a_whole_command_says(folder: Path) -> None:
         lambda folder: shutil.rmtree(next((folder / "results").rglob("seed-0"))),
         lambda folder: next((folder / "results").rglob("provenance.json")).write_text("{}", encoding="utf-8"),
         lambda folder: next((folder / "results").rglob("metrics.csv")).unlink(),
+        lambda folder: os.truncate(next((folder / "results").rglob("final.safetensors")), 1000),
         lambda folder: (folder / "own" / "experiments.yaml").open("a").write("# a remark\n"),
     ],
 )
@@ -72,7 +75,19 @@ def test_after_a_change_nothing_kept_is_said(change, folder: Path) -> None:
     assert "kept" not in commands.fedflat(*words, "--device", "cpu", cwd=folder).stdout
 
 
-@pytest.mark.parametrize("options", [("--replace",), ("--list",), ("--set", "training.lr=0.3")])
+@pytest.mark.skipif(torch.cuda.is_available(), reason="auto is then another device")
+def test_a_job_of_snakemake_answers_for_the_device_that_is_found(folder: Path) -> None:
+    """It names the device; so does the fixture."""
+    with_other_answers(folder)
+    assert printed(folder, "--device", "auto") == ["kept"]
+
+
+def test_what_is_current_is_answered_with_replace_too(folder: Path) -> None:
+    with_other_answers(folder)
+    assert printed(folder, "--replace") == ["kept"]
+
+
+@pytest.mark.parametrize("options", [("--list",), ("--set", "training.lr=0.3")])
 def test_another_request_has_another_answer(options, folder: Path) -> None:
     with_other_answers(folder)
     assert printed(folder, *options) != ["kept"]

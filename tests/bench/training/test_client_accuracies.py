@@ -11,6 +11,7 @@ from fedflat.bench.experiments.run_config import RunConfig
 from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.client_accuracies import ClientAccuracies
+from fedflat.bench.training.directories.run_files import check_run
 from fedflat.bench.training.run_directory import BY_CLIENT, RunDirectory
 from fedflat.bench.training.run_setup import RunSetup
 from tests.bench.training.small_runs import check_resume_of
@@ -87,7 +88,7 @@ def test_another_table_is_refused(expected: RunDirectory) -> None:
     file.write_bytes(content[:-40])
     try:
         with pytest.raises(DamagedFileError, match=r"clients\.csv\.gz"):
-            expected.check_tables()
+            check_run(expected)
         with pytest.raises(DamagedFileError, match=r"clients\.csv\.gz"):
             expected.client_accuracies()
     finally:

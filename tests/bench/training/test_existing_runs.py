@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,11 @@ from fedflat.bench.training.train import train_cell, train_runs
 from tests.bench.training.small_runs import CPU, SETTING, SMALL, config, contents
 from tests.problems import train
 from tests.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return train(config(), tmp_path_factory.mktemp("whole") / "run", CPU).path
 
 
 def test_a_finished_run_is_left_alone(tmp_path):
@@ -37,15 +43,62 @@ def test_another_configuration_in_the_way_is_refused_and_untouched(tmp_path):
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("name", ["metrics.csv", "times.csv"])
-def test_a_missing_table_is_damage_which_replace_mends(tmp_path, name):
-    run = train(config(), tmp_path / "run", CPU).path
-    (run / name).unlink()
+def edited(file):
+    file.write_text(file.read_text(encoding="utf-8").replace("0.1", "0.2"), encoding="utf-8")
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize("replace", [True, "damaged"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("metrics.csv", os.remove),
+        ("times.csv", os.remove),
+        ("config.json", os.remove),
+        ("config.json", edited),
+        ("config.json", cut),
+        ("provenance.json", os.remove),
+        ("partition.csv.gz", os.remove),
+        ("final.safetensors", cut),
+        ("final.safetensors", os.remove),
+        ("snapshots/round-00003.safetensors", cut),
+    ],
+)
+def test_a_damaged_run_is_refused_and_replaced_on_demand(whole, tmp_path, name, damage, replace):
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    damage(run / name)
     with pytest.raises(UserError, match=f"{name}' is damaged"):
         current_run(run, config())
+    said = []
+    assert current_run(run, config(), replace=replace, progress=said.append) is None
+    assert len(said) == 1
+    assert said[0].startswith(f"'{run / name}' is damaged")
+    assert said[0].endswith(": the run is trained again")
+
+
+def test_a_damaged_run_is_trained_again_with_the_same_bits(whole, tmp_path):
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    cut(run / "final.safetensors")
+    (run / "config.json").unlink()
+    assert contents(train(config(), run, CPU, replace=True).path) == contents(whole)
+
+
+def test_replace_trains_again_what_lacks_a_state_that_others_have(whole, tmp_path):
+    """Only then are the states counted."""
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    (run / "snapshots" / "round-00003.safetensors").unlink()
+    assert current_run(run, config(), replace="damaged") is not None
     assert current_run(run, config(), replace=True) is None
-    train(config(), run, CPU, replace=True)
-    assert current_run(run, config()) is not None
+
+
+def test_a_damaged_run_of_another_configuration_is_not_replaced(whole, tmp_path):
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    edited(run / "config.json")
+    with pytest.raises(UserError, match=r"holds a run of another configuration \(.*is damaged .*\): move it away"):
+        current_run(run, config(**{"training.rounds": 4}), replace=True)
 
 
 def test_replace_keeps_what_is_current_and_never_deletes_what_is_no_run(tmp_path):
@@ -91,7 +144,7 @@ def test_a_run_of_other_code_is_reported_and_replaced_on_demand(tmp_path):
 def test_a_damaged_run_is_one_line(file, content, tmp_path):
     run = train(config(), tmp_path / "run", CPU)
     (run.path / file).write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=f"{file}' is damaged .*: delete '{run.path}', and repeat") as caught:
+    with pytest.raises(UserError, match=f"{file}' is damaged .*: repeat the command .* with --replace") as caught:
         damaged = RunDirectory(run.path)
         _ = damaged.config, damaged.provenance, damaged.metrics()
     assert "\n" not in str(caught.value)
