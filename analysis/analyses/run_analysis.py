@@ -11,6 +11,7 @@ import torch
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.analyses.found_runs import CellRuns, find_runs
+from fedflat.analysis.analyses.pictures import store_pictures
 from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
@@ -19,7 +20,7 @@ from fedflat.analysis.analyses.provenance import (
     name_value_pairs,
 )
 from fedflat.analysis.analyses.stored import stored_file
-from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv, write_csv
 from fedflat.bench.files.locks import waiting_lock
 from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.errors import UserError
@@ -54,7 +55,7 @@ def store_analysis(
             if remark is None:
                 unfinished = file.with_name(f".{file.stem}.unfinished")
                 table = _table(analysis, changed(run, partial_results=unfinished), provenance, log)
-                _write_with_run(file, table, run.directory, log)
+                _write_with_run(file, store_pictures(file.parent, table, analysis.pictures), run.directory, log)
                 unfinished.unlink(missing_ok=True)
             else:
                 log(f"seed {seed}: computed earlier{remark}")
@@ -91,7 +92,8 @@ def run_analysis(
         with_partial = changed(run, partial_results=partial_results[-1])
         tables.append(_table(analysis, with_partial, _provenance(analysis, run), log, cell.names))
     rows = [table for table in tables if not table.empty]
-    write_checked_csv(out, pd.concat(rows or tables, ignore_index=True))
+    table = pd.concat(rows or tables, ignore_index=True)
+    write_csv(out, store_pictures(out.parent, table, analysis.pictures))
     for file in partial_results:
         file.unlink(missing_ok=True)
 

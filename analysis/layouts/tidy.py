@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.analyses.pictures import read_pictures
 from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
@@ -154,7 +155,7 @@ class Tidy:
             if not rows.empty and (set(rows["seed"]), set(rows["identity"])) != ({seed}, {row["identity"]}):
                 raise DamagedFileError(place, "it is of another run", damaged)
             self._check_provenance(place, rows, cell, self.analyses[name])
-            yield rows
+            yield read_pictures(place.parent, rows, self.analyses[name].pictures, f"delete '{place}', and {remedy}")
 
     def _identities(self, cell: str) -> dict[int, str]:
         """The identities, by seed, of the runs that the experiment has in a cell now."""

@@ -52,6 +52,6 @@ def run_files(folder: Path) -> dict[str, bytes]:
     compared = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv"))
     found = {str(f.relative_to(folder)): f.read_bytes() for f in compared}
     for table in (folder / "results" / "experiments").rglob("runs.csv"):
-        rows = pd.read_csv(table, dtype=str).drop(columns=["training", "checksum"])
+        rows = pd.read_csv(table, dtype=str).drop(columns="training")
         found[str(table.relative_to(folder))] = rows.to_csv().encode()
     return found

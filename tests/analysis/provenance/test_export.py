@@ -22,6 +22,7 @@ from fedflat.bench.training.train import train_cell
 from tests import commands
 from tests.analysis.conftest import analysed
 from tests.places import MINI
+from tests.tables import with_sums
 
 CPU = torch.device("cpu")
 OVERRIDES = {"training.rounds": 2, "evaluation.every": 1}
@@ -93,7 +94,9 @@ def test_the_files_of_an_archive(results, tmp_path):
     cell = RequestedExperiment(MINI, results, OVERRIDES).experiment.cell("digits/dirichlet-0.1/4-of-20/fedsam")
     run = f"results/store/{cell.runs[1].place.as_posix()}"
     below = [name.removeprefix(f"{run}/") for name in names if name.startswith(run)]
-    assert below == ["config.json", "metrics.csv", "partition.csv.gz", "provenance.json", "run.log", "times.csv"]
+    assert below == with_sums(
+        "config.json", "metrics.csv", "partition.csv.gz", "provenance.json", "run.log", "times.csv"
+    )
     assert "results/reports/mini/tables/accuracy.tex" in names
     assert "experiment/tests/end_to_end/mini/tables/accuracy.yaml" in names
     assert not [name for name in names if "analyses" in name.split("/")], "the table shows no analysis"
