@@ -1,6 +1,5 @@
 """Tables as earlier versions of FedFlat wrote them, and the names of files with tables."""
 
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -19,13 +18,6 @@ def with_column(file: Path, table: pd.DataFrame) -> None:
     """The table with its checksum in a column."""
     stated = f"{len(table)}-{checksum(table.to_csv(index=False).encode())}"
     write_csv(file, table.assign(checksum=stated))
-
-
-def copy(file: Path, other: Path) -> None:
-    """Copy a file, and its checksum if it is a table."""
-    shutil.copy(file, other)
-    if sum_file(file).is_file():
-        shutil.copy(sum_file(file), sum_file(other))
 
 
 def with_sums(*names: str) -> list[str]:

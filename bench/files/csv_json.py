@@ -1,8 +1,9 @@
 """Tables as CSV files and mappings as JSON files, written atomically.
 
 Files that FedFlat reads again have a checksum: a table NAME.csv its SHA-256 in NAME.csv.sha256, a line as `sha256sum`
-writes and checks it; a mapping its CRC-32 in its last key. Tables of earlier versions have it in their last column,
-such as `90-1a2b3c4d`: the number of rows, and the CRC-32 of the file without this column.
+writes and checks it; a mapping its CRC-32 in its last key. The provenance of a run has the hashes of its tables. Tables
+of earlier versions have their checksum in the last column, such as `90-1a2b3c4d`: the number of rows, and the CRC-32 of
+the file without this column.
 """
 
 import gzip
@@ -64,13 +65,15 @@ def read_checked_csv(
     texts: Sequence[str] = (),
     whole: Sequence[str] = (),
     keys: Sequence[str] = (),
+    is_recorded: bool = False,
     **options: Any,
 ) -> pd.DataFrame:
     """The table in a CSV file, gzipped or not, without its checksum.
 
     A `DamagedFileError` that ends with `remedy` if its checksum does not match, if it lacks one of the `columns`, if a
     column that is not in `texts` contains anything but numbers, if a column in `whole` contains anything but whole
-    numbers, or if two rows are equal in all `keys`. The `options` are those of `pandas.read_csv`.
+    numbers, or if two rows are equal in all `keys`. `is_recorded`: its hash is stored elsewhere, and the caller
+    compares it. The `options` are those of `pandas.read_csv`.
     """
     with damage_in_one_line(path, remedy):
         text, is_checked = _read(path)
@@ -79,16 +82,19 @@ def read_checked_csv(
             io.StringIO(text), low_memory=False, dtype=dict.fromkeys(texts, str), **options
         )
         _check(table, columns, texts, whole, keys)
-    if not (is_checked or table.empty):
+    if not (is_checked or is_recorded or table.empty):
         note_unchecked(path)
     return table
 
 
-def read_checked_text(path: Path, remedy: str) -> str:
-    """The text of a CSV file, gzipped or not, without its checksum; a `DamagedFileError` if that does not match."""
+def read_checked_text(path: Path, remedy: str, *, is_recorded: bool = False) -> str:
+    """The text of a CSV file, gzipped or not, without its checksum; a `DamagedFileError` if that does not match.
+
+    `is_recorded` as for `read_checked_csv`.
+    """
     with damage_in_one_line(path, remedy):
         text, is_checked = _read(path)
-    if not is_checked:
+    if not (is_checked or is_recorded):
         note_unchecked(path)
     return text
 

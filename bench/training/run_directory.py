@@ -175,7 +175,9 @@ class RunDirectory:
         return self._table(TIMES, TIMES_COLUMNS)
 
     def _table(self, name: str, columns: Sequence[str]) -> pd.DataFrame:
-        table = read_checked_csv(self.path / name, columns, self.remedy, whole=["round"], keys=["round"])
+        table = read_checked_csv(
+            self.path / name, columns, self.remedy, whole=["round"], keys=["round"], is_recorded=self.has_recorded(name)
+        )
         if table.empty:
             raise DamagedFileError(self.path / name, "it has no rows", self.remedy)
         self._check_recorded(name)
@@ -185,6 +187,10 @@ class RunDirectory:
         """A `DamagedFileError` if metrics or times are missing, or not those that were recorded; nothing is parsed."""
         for name in (METRICS, TIMES):
             self._check_recorded(name)
+
+    def has_recorded(self, name: str) -> bool:
+        """Whether the provenance has the hash of metrics or times; that of earlier versions has not."""
+        return name in self.provenance.get("tables", {})
 
     def _check_recorded(self, name: str) -> None:
         file, recorded = self.path / name, self.provenance.get("tables", {}).get(name)

@@ -22,7 +22,6 @@ from fedflat.bench.training.train import train_cell
 from tests import commands
 from tests.analysis.conftest import analysed
 from tests.places import MINI
-from tests.tables import with_sums
 
 CPU = torch.device("cpu")
 OVERRIDES = {"training.rounds": 2, "evaluation.every": 1}
@@ -94,9 +93,7 @@ def test_the_files_of_an_archive(results, tmp_path):
     cell = RequestedExperiment(MINI, results, OVERRIDES).experiment.cell("digits/dirichlet-0.1/4-of-20/fedsam")
     run = f"results/store/{cell.runs[1].place.as_posix()}"
     below = [name.removeprefix(f"{run}/") for name in names if name.startswith(run)]
-    assert below == with_sums(
-        "config.json", "metrics.csv", "partition.csv.gz", "provenance.json", "run.log", "times.csv"
-    )
+    assert below == ["config.json", "metrics.csv", "partition.csv.gz", "provenance.json", "run.log", "times.csv"]
     assert "results/reports/mini/tables/accuracy.tex" in names
     assert "experiment/tests/end_to_end/mini/tables/accuracy.yaml" in names
     assert not [name for name in names if "analyses" in name.split("/")], "the table shows no analysis"
@@ -140,7 +137,7 @@ def test_what_is_missing_or_damaged_is_not_exported(results, tmp_path):
     [cell] = copy.glob("store/digits/dirichlet-0.1/4-of-20/fedsam-*")
     text = (cell / "seed-1/times.csv").read_text(encoding="utf-8")
     (cell / "seed-1/times.csv").write_text(text.replace("1", "2", 1), encoding="utf-8")
-    with pytest.raises(UserError, match=r"times.csv' is damaged \(its content does not match its checksum\)"):
+    with pytest.raises(UserError, match=r"times.csv' is damaged \(two rows have the same round\)"):
         exported("mini_table_accuracy", copy, tmp_path / "a.zip")
     shutil.rmtree(cell / "seed-1")
     with pytest.raises(UserError, match="seed-1' is missing, but a list has it"):

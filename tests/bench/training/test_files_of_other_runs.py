@@ -18,7 +18,6 @@ from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.train import train_cell, train_runs
 from tests.bench.training.small_runs import InterruptedRunError, interrupted_after_three_rounds
 from tests.commands import fedflat, refused
-from tests.tables import copy
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -78,7 +77,7 @@ def test_a_file_of_another_run_is_refused(name, other, results):
     read(RunDirectory(run))
     if name == "partition.csv.gz" and other[1] == 0:
         return  # all methods have the same split
-    copy(run_of(results, *other) / name, run / name)
+    shutil.copy(run_of(results, *other) / name, run / name)
     with pytest.raises(DamagedFileError, match=rf"^'.*{name}' is damaged \(.*(another run|differs)") as caught:
         read(RunDirectory(run))
     assert len(str(caught.value).splitlines()) == 1
@@ -86,7 +85,7 @@ def test_a_file_of_another_run_is_refused(name, other, results):
 
 def test_every_file_of_a_run_has_a_reader(results):
     run = run_of(results)
-    files = {str(file.relative_to(run)) for file in run.rglob("*") if file.is_file() and file.suffix != ".sha256"}
+    files = {str(file.relative_to(run)) for file in run.rglob("*") if file.is_file()}
     assert files - {"run.log", "provenance.json", "local_models/round-00002.safetensors"} == set(READERS)
 
 
@@ -113,9 +112,9 @@ def test_swapped_seeds_are_no_table(results):
     table = ResultPaths(results).runs("quick", f"{SETTING}/feddyn")
     before = table.read_bytes()
     for one, other, place in ((first, "first", results), (second, "second", results)):
-        copy(one / "metrics.csv", place / other)
-    copy(results / "second", first / "metrics.csv")
-    copy(results / "first", second / "metrics.csv")
+        shutil.copy(one / "metrics.csv", place / other)
+    shutil.copy(results / "second", first / "metrics.csv")
+    shutil.copy(results / "first", second / "metrics.csv")
     path = f"{SETTING}/feddyn"
     line = refused("run", "quick", path, *SET, "--results", results, "--list", "--device", "cpu")
     assert f"'{first}/metrics.csv' is damaged (it belongs to another run, or was edited" in line
@@ -144,7 +143,7 @@ def test_a_checkpoint_of_another_run_is_not_resumed(tmp_path, monkeypatch):
     [mine], [other] = (list(tmp_path.glob(f"seed-{seed}.partial-*")) for seed in (0, 1))
     for name in (*CHECKPOINTS, "clients.slots"):
         if (other / name).exists():
-            copy(other / name, mine / name)
+            shutil.copy(other / name, mine / name)
     with pytest.raises(UserError, match=r"checkpoint.safetensors' belongs to another run; delete '.*partial-"):
         train_runs([first], [tmp_path / "seed-0"], CPU)
 
