@@ -190,6 +190,7 @@ def test_only_cells_that_were_searched_are_stored_as_tuned(little: Path) -> None
         ({"ranges": {"fedsam": {"lr": LR}}, **failed}, {"iid", "dirichlet-0.1"}),
         ({"ranges": {"fedsam": {"lr": LR, "rho": LR}}}, set()),
         ({"ranges": {}}, set()),
+        ({"ranges": {"fedsam": {"lr": LR}}, "searched": {"fedsam": ["dirichlet-0.1/4-of-20"]}}, {"dirichlet-0.1"}),
     ):
         (little / "partly.yaml").write_text(f"{text}tuned: {json.dumps({**TUNED, **section})}\n", encoding="utf-8")
         train_all(little / "partly.yaml", little / "results")
