@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from fedflat.analysis.comparison.run_table import tuning_of
 from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.store.stored import StoredRun, short_names, stored_run, stored_runs
 from fedflat.analysis.store.where import selected
@@ -97,6 +98,9 @@ def runs(
 ) -> pd.DataFrame:
     """One row per finished run: its cell, seed, metrics of the last round, identity, path, values of its configuration.
 
+    Runs of an experiment also have `variant`, tuned or untuned, and of tuned ones the number of `trials` and the search
+    (`tuning`, as JSON).
+
     `experiment` is a name or a YAML file; without it, all runs of the store are read. `where`: conditions, such as
     "method=fedsam, rho>0.05" (`fedflat runs`). `overrides`: the values that were overridden for the runs of an
     experiment. Accuracies are in percent, losses in nats. A value that some runs do not have is NaN there.
@@ -117,7 +121,7 @@ def runs(
         known = stored_runs(ResultPaths(Path(results)))
         found = {one.place: one.ids for one in known}
     else:
-        finished = [(ids, run.path) for ids, run in _finished(experiment, results, overrides)]
+        finished = [({**ids, **tuning}, run.path) for ids, tuning, run in _finished(experiment, results, overrides)]
         found = {path: ids for ids, path in finished}
         known = [stored_run(path) for path in found]
     names = short_names(known)
@@ -174,7 +178,7 @@ def _of_runs(
     overrides: Overrides | None,
 ) -> pd.DataFrame:
     """A table of each finished run of an experiment, one below the other, after the columns that identify the run."""
-    tables = ((ids, read(run)) for ids, run in _finished(experiment, results, overrides))
+    tables = ((ids, read(run)) for ids, _, run in _finished(experiment, results, overrides))
     return pd.concat([table.assign(**ids)[[*ids, *table]] for ids, table in tables], ignore_index=True)
 
 
@@ -205,8 +209,9 @@ def analysis_values(
 
 def _finished(
     experiment: NameOrFile, results: str | Path, overrides: Overrides | None
-) -> Iterator[tuple[dict[str, Any], RunDirectory]]:
-    """The finished runs of an experiment, each with its identifying columns: experiment, setting, method, seed."""
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], RunDirectory]]:
+    """The finished runs of an experiment, each with its identifying columns, experiment, setting, method and seed, and
+    with those about tuning."""
     requested = RequestedExperiment(str(experiment), Path(results), overrides or {})
     name, missing = requested.experiment.name, True
     for cell in requested.experiment.cells().values():
@@ -214,7 +219,8 @@ def _finished(
             run = finished_run(requested.paths.run(config), config)
             if run is not None and run.config.identity == config.identity:  # else it was edited: an error
                 missing = False
-                yield {"experiment": name, **cell.address.columns, "seed": config.seed}, run
+                ids = {"experiment": name, **cell.address.columns, "seed": config.seed}
+                yield ids, tuning_of(requested.experiment, cell.address), run
     if missing:
         train = requested.snakemake(f"{requested.target}_runs")
         raise UserError(f"no finished run of {experiment} under '{results}'; train them with: {train}")

@@ -40,6 +40,8 @@ class Analysis(Frozen):
     columns: ClassVar[tuple[str, ...]]
     """The columns of its tidy file that tables and figures read. The file also has columns that name the run,
     `definition` (what was computed, on which data), and the provenance."""
+    pictures: ClassVar[tuple[str, ...]] = ()
+    """The columns of PNG files, which are stored next to the tidy file."""
     quantities: ClassVar[Mapping[str, Quantity]] = {}
     """What its rows with a `metric` of these names measure: one value per run, which tables can show."""
     of_diverged: ClassVar[bool] = False

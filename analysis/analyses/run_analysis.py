@@ -11,6 +11,7 @@ import torch
 from fedflat.analysis.analyses.analysed_run import AnalysedRun
 from fedflat.analysis.analyses.base import Analysis
 from fedflat.analysis.analyses.found_runs import CellRuns, find_runs
+from fedflat.analysis.analyses.pictures import store_pictures
 from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
@@ -23,7 +24,7 @@ from fedflat.analysis.analyses.user_analysis import failed, rows_of
 from fedflat.bench.experiments.sections.own_analysis import OwnAnalysis
 from fedflat.bench.files.atomic import write_bytes
 from fedflat.bench.files.checksums import DamagedFileError
-from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv
+from fedflat.bench.files.csv_json import read_checked_csv, write_checked_csv, write_csv
 from fedflat.bench.files.locks import waiting_lock
 from fedflat.bench.host.progress import Progress
 from fedflat.bench.input.errors import UserError, raise_all
@@ -70,6 +71,7 @@ def _store_analysis(
         if remark is None:
             unfinished = file.with_name(f".{file.stem}.unfinished")
             table = _table(analysis, changed(run, partial_results=unfinished), provenance, log)
+            table = store_pictures(file.parent, table, analysis.pictures)
             _write_with_run(file, table, run.directory, log, analysis.own)
             unfinished.unlink(missing_ok=True)
         else:
@@ -111,7 +113,8 @@ def run_analysis(
         with_partial = changed(run, partial_results=partial_results[-1])
         tables.append(_table(analysis, with_partial, _provenance(analysis, run), log, cell.names))
     rows = [table for table in tables if not table.empty]
-    write_checked_csv(out, pd.concat(rows or tables, ignore_index=True))
+    table = pd.concat(rows or tables, ignore_index=True)
+    write_csv(out, store_pictures(out.parent, table, analysis.pictures))
     for file in partial_results:
         file.unlink(missing_ok=True)
 

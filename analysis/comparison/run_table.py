@@ -182,7 +182,7 @@ def run_table(
         {
             **run.ids,
             "title": titles[run.address.method],
-            **_tuning(experiment, run.address),
+            **tuning_of(experiment, run.address),
             **measured(run, final, targets),
             **about(run, final),
         }
@@ -216,7 +216,7 @@ def curve_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | No
     curves = [
         run.curve.assign(
             **run.ids,
-            variant=_tuning(experiment, run.address)["variant"],
+            variant=tuning_of(experiment, run.address)["variant"],
             identity=run.directory.identity,
         )
         for run in runs
@@ -315,7 +315,7 @@ def rule_of(report: str) -> FinalValue:
     return FinalValue.named(report.partition(",")[0])
 
 
-def _tuning(experiment: Experiment, cell: CellAddress) -> dict[str, Any]:
+def tuning_of(experiment: Experiment, cell: CellAddress) -> dict[str, Any]:
     """Whether the values of a cell are tuned, and with which budget; not those of a cell that was not searched."""
     tuned = experiment.tuned
     if tuned is None or not is_searched(experiment, cell):

@@ -1,4 +1,4 @@
-"""Which cells of an experiment with tuned values `fedflat tune` has searched, as the experiment's file shows."""
+"""Which cells of an experiment with tuned values `fedflat tune` has searched, as the experiment's file states."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,8 @@ from fedflat.bench.tuning.ranges import HYPERPARAMETERS, TRAINING
 
 
 def is_searched(experiment: Experiment, cell: CellAddress) -> bool:
-    """Whether a cell was searched: `where` has the winner's values in its setting, or all trials have failed.
+    """Whether a cell was searched. In a file of an earlier version, `where` has the winner's values in its setting, or
+    all trials have failed.
 
     An entry of `where` without some of the searched values is none of a winner: the tuned experiment had it before.
     """
@@ -19,6 +20,8 @@ def is_searched(experiment: Experiment, cell: CellAddress) -> bool:
     if tuned is None or method not in tuned.ranges:
         return False
     label = cell.setting.where_labels[2 if experiment.parts else 1]  # as fedflat tune writes it
+    if tuned.searched:
+        return label in tuned.searched.get(method, ())
     if label in tuned.untuned.get(method, {}):
         return True
     entry = experiment.methods[method].where.get(label)

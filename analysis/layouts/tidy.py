@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fedflat.analysis.analyses.base import Analysis
+from fedflat.analysis.analyses.pictures import read_pictures
 from fedflat.analysis.analyses.provenance import (
     PROVENANCE_COLUMNS,
     TEXT_COLUMNS,
@@ -163,7 +164,7 @@ class Tidy:
             if not rows.empty and (set(rows["seed"]), set(rows["identity"])) != ({seed}, {row["identity"]}):
                 raise DamagedFileError(place, "it is of another run", damaged)
             self._check_provenance(place, rows, cell, self.analyses[name])
-            yield rows
+            yield read_pictures(place.parent, rows, self.analyses[name].pictures, f"delete '{place}', and {remedy}")
 
     def _are_there(self, file: Path, runs: Iterable[Path]) -> bool:
         """Whether all runs of a list are there; else the list is named, and its cell counts as one without results."""

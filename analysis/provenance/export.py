@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.analysis.analyses.found_runs import runs_of_list
+from fedflat.analysis.analyses.pictures import FOLDER
 from fedflat.analysis.analyses.stored import COLUMNS, copy_of_code
 from fedflat.analysis.planning.targets import (
     ExplorerPage,
@@ -37,6 +38,7 @@ from fedflat.bench.experiments.files import PAPER_TABLES, experiment_files, expe
 from fedflat.bench.experiments.results import PARTITION, RUNS, ResultPaths
 from fedflat.bench.experiments.run_config import USER_FILES
 from fedflat.bench.files.atomic import write_text
+from fedflat.bench.files.csv_json import sum_file
 from fedflat.bench.files.lists import read_list
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.directories.run_files import readers
@@ -135,6 +137,8 @@ def _relative(word: str, folder: Path) -> str:
 def _copy(file: Path, copy: Path) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, copy)
+    if (sums := sum_file(file)).is_file():
+        shutil.copyfile(sums, sum_file(copy))
 
 
 def _tidy_files(names: Sequence[str], targets: Iterable[Target], results: Path) -> dict[Path, Path]:
@@ -184,12 +188,13 @@ def _list_of_runs(file: Path, results: Path) -> Path:
 
 
 def _listed_files(tidy: Iterable[Path], results: Path) -> Iterator[Path]:
-    """The files that the lists of analyses name, and the copies of users' files that have computed them."""
+    """The files that lists of analyses name, pictures next to them, and copies of users' files that computed them."""
     for file in tidy:
         if file.name not in (f"{RUNS}.csv", PARTITION) and ResultPaths(results).cell_of(file) is not None:
             for row in read_list(file, COLUMNS, ""):
                 listed = results / row["path"]
                 yield from (one for one in (listed, copy_of_code(listed)) if one == listed or one.is_file())
+                yield from listed.parent.glob(f"{FOLDER}/*.png")
 
 
 def _intact_files(run: RunDirectory, *, models: bool) -> list[Path]:

@@ -38,7 +38,8 @@ class Replay:
     @functools.cached_property
     def metrics(self) -> list[dict[str, float]]:
         """The stored metrics of each round, to the last bit."""
-        rows = csv.DictReader(io.StringIO(read_checked_text(self.run.path / METRICS, self.run.remedy)))
+        file, is_recorded = self.run.path / METRICS, self.run.has_recorded(METRICS)
+        rows = csv.DictReader(io.StringIO(read_checked_text(file, self.run.remedy, is_recorded=is_recorded)))
         return [
             {name: float(value) if value else nan for name, value in row.items() if name != NOT_COMPUTED}
             for row in rows

@@ -1,7 +1,7 @@
-"""Checksums inside files of results, and the error for a damaged file.
+"""Checksums of files of results, and the error for a damaged file.
 
-Each file contains its own checksum (CRC-32), so that files can be copied, moved and compressed. Files of earlier
-versions have none: they are read without this check, and the log says so.
+JSON files and tensor files contain their own (CRC-32), CSV files have theirs next to them. Files of earlier versions
+may have none: they are read without this check, and the log says so.
 """
 
 import logging
@@ -16,7 +16,8 @@ from fedflat.bench.input.errors import UserError
 log = logging.getLogger("fedflat.files")
 
 CHECKSUM = "checksum"
-"""The name of the CSV column, the JSON key and the key in a tensor file's metadata that contain the checksum."""
+"""The name of the JSON key and the key in a tensor file's metadata that contain the checksum, and of the column in CSV
+files of earlier versions."""
 
 DIFFERS = "its content does not match its checksum"
 """The reason in the message about a file that was altered or cut."""

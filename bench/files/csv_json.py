@@ -1,15 +1,19 @@
 """Tables as CSV files and mappings as JSON files, written atomically.
 
-Files that FedFlat reads again have a checksum: a table in its last column, whose value is the same in all rows, such as
-`90-1a2b3c4d` (the number of rows, and the CRC-32 of the file without this column); a mapping in its last key.
+Files that FedFlat reads again have a checksum: a table NAME.csv its SHA-256 in NAME.csv.sha256, a line as `sha256sum`
+writes and checks it; a mapping its CRC-32 in its last key. The provenance of a run has the hashes of its tables. Tables
+of earlier versions have their checksum in the last column, such as `90-1a2b3c4d`: the number of rows, and the CRC-32 of
+the file without this column.
 """
 
 import gzip
+import hashlib
 import io
 import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from pandas.api.types import is_numeric_dtype
 
 from fedflat.bench.files.atomic import write_bytes, write_text
 from fedflat.bench.files.checksums import CHECKSUM, DIFFERS, checksum, damage_in_one_line, note_unchecked
+from fedflat.bench.input.errors import UserError
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
@@ -30,10 +35,26 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
 
 
 def write_checked_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a CSV file with a checksum. A table without rows has no place for one."""
-    if not table.empty:
-        table = table.assign(**{CHECKSUM: _checksum_of_csv(len(table), table.to_csv(index=False))})
-    write_csv(path, table)
+    """Write a CSV file, and its checksum next to it. At first, that of the old file stays there, too: so each has one
+    if the process is killed."""
+    content, sums, old = table.to_csv(index=False).encode(), sum_file(path), b""
+    with suppress(OSError):  # there is none
+        old = sums.read_bytes()
+    new = _sum_of(path, content)
+    both = new if old in {b"", new} else new + old
+    write_bytes(sums, both)
+    try:
+        write_bytes(path, content)
+    except UserError:
+        write_bytes(sums, old) if old else sums.unlink(missing_ok=True)
+        raise
+    if both != new:
+        write_bytes(sums, new)
+
+
+def sum_file(path: Path) -> Path:
+    """The file with the checksum of a table."""
+    return path.with_name(f"{path.name}.sha256")
 
 
 def read_checked_csv(
@@ -44,13 +65,15 @@ def read_checked_csv(
     texts: Sequence[str] = (),
     whole: Sequence[str] = (),
     keys: Sequence[str] = (),
+    is_recorded: bool = False,
     **options: Any,
 ) -> pd.DataFrame:
     """The table in a CSV file, gzipped or not, without its checksum.
 
     A `DamagedFileError` that ends with `remedy` if its checksum does not match, if it lacks one of the `columns`, if a
     column that is not in `texts` contains anything but numbers, if a column in `whole` contains anything but whole
-    numbers, or if two rows are equal in all `keys`. The `options` are those of `pandas.read_csv`.
+    numbers, or if two rows are equal in all `keys`. `is_recorded`: its hash is stored elsewhere, and the caller
+    compares it. The `options` are those of `pandas.read_csv`.
     """
     with damage_in_one_line(path, remedy):
         text, is_checked = _read(path)
@@ -59,16 +82,19 @@ def read_checked_csv(
             io.StringIO(text), low_memory=False, dtype=dict.fromkeys(texts, str), **options
         )
         _check(table, columns, texts, whole, keys)
-    if not (is_checked or table.empty):
+    if not (is_checked or is_recorded or table.empty):
         note_unchecked(path)
     return table
 
 
-def read_checked_text(path: Path, remedy: str) -> str:
-    """The text of a CSV file, gzipped or not, without its checksum; a `DamagedFileError` if that does not match."""
+def read_checked_text(path: Path, remedy: str, *, is_recorded: bool = False) -> str:
+    """The text of a CSV file, gzipped or not, without its checksum; a `DamagedFileError` if that does not match.
+
+    `is_recorded` as for `read_checked_csv`.
+    """
     with damage_in_one_line(path, remedy):
         text, is_checked = _read(path)
-    if not is_checked:
+    if not (is_checked or is_recorded):
         note_unchecked(path)
     return text
 
@@ -96,11 +122,29 @@ def read_checked_json(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def _read(path: Path) -> tuple[str, bool]:
-    """The text of a table without its checksum, and whether it had one; gzip checks its content itself."""
-    content = path.read_bytes()
-    is_gzip = content.startswith(b"\x1f\x8b")
-    text, has_checksum = _without_checksum((_unpacked(content) if is_gzip else content).decode())
-    return text, has_checksum or is_gzip
+    """The text of a table, and whether it has a checksum; gzip checks its content itself."""
+    content, is_right = path.read_bytes(), None
+    if is_gzip := content.startswith(b"\x1f\x8b"):
+        content = _unpacked(content)
+    else:
+        while (is_right := _has_sum(path, content)) is False and content != (now := path.read_bytes()):
+            content = now  # another process wrote the file meanwhile
+    text, has_column = _without_column(content.decode(), is_right=bool(is_right))
+    if is_right is False and not has_column:
+        raise ValueError(DIFFERS)
+    return text, bool(is_gzip or is_right or has_column)
+
+
+def _sum_of(path: Path, content: bytes) -> bytes:
+    return f"{hashlib.sha256(content).hexdigest()}  {path.name}\n".encode()
+
+
+def _has_sum(path: Path, content: bytes) -> bool | None:
+    """Whether the file of checksums has that of this content; None if there is no such file."""
+    try:
+        return _sum_of(path, content).split()[0] in sum_file(path).read_bytes().split()
+    except FileNotFoundError:
+        return None
 
 
 def _unpacked(content: bytes) -> bytes:
@@ -114,12 +158,11 @@ def _checksum_of_json(data: Mapping[str, Any]) -> str:
     return checksum(json.dumps(data).encode())
 
 
-def _checksum_of_csv(rows: int, text: str) -> str:
-    return f"{rows}-{checksum(text.encode())}"
+def _without_column(text: str, *, is_right: bool) -> tuple[str, bool]:
+    """The text without the column of checksums of an earlier version, and whether it had one.
 
-
-def _without_checksum(text: str) -> tuple[str, bool]:
-    """The text of a table without the column of checksums, and whether it had one; a ValueError if it is damaged."""
+    A ValueError if it is damaged. `is_right`: it is the text that was written.
+    """
     if "\0" in text:
         raise ValueError("it contains NUL characters")
     if not text.endswith("\n"):
@@ -129,14 +172,14 @@ def _without_checksum(text: str) -> tuple[str, bool]:
         raise ValueError("its lines end with CR LF instead of LF, as after a checkout by git with core.autocrlf")
     of_last_row = rows[:-1].rpartition("\n")[2].rpartition(",")[2]
     has_column = head.endswith(f",{CHECKSUM}")
-    stated = re.fullmatch(r"(\d+)-[0-9a-f]{8}", of_last_row)
+    stated = None if is_right and not has_column else re.fullmatch(r"(\d+)-[0-9a-f]{8}", of_last_row)
     if not has_column and stated is None:
         return text, False
     found = rows.count(f",{of_last_row}\n")
     text = head.removesuffix(f",{CHECKSUM}") + "\n" + rows.replace(f",{of_last_row}\n", "\n")
     if stated is not None and found < int(stated[1]):
         raise ValueError(f"it has {found} of {stated[1]} rows")
-    if not has_column or of_last_row != _checksum_of_csv(found, text):
+    if not has_column or of_last_row != f"{found}-{checksum(text.encode())}":
         raise ValueError(DIFFERS)
     return text, True
 

@@ -198,14 +198,20 @@ class RunDirectory:
     @property
     def has_client_accuracies(self) -> bool:
         """Whether the run stored the accuracy of each client."""
-        return BY_CLIENT in self.provenance.get("tables", {})
+        return self.has_recorded(BY_CLIENT)
 
     def _table(self, name: str, columns: Sequence[str]) -> pd.DataFrame:
-        table = read_checked_csv(self.path / name, columns, self.remedy, whole=["round"], keys=["round"])
+        table = read_checked_csv(
+            self.path / name, columns, self.remedy, whole=["round"], keys=["round"], is_recorded=self.has_recorded(name)
+        )
         if table.empty:
             raise DamagedFileError(self.path / name, "it has no rows", self.remedy)
         self.check_recorded(name)
         return table
+
+    def has_recorded(self, name: str) -> bool:
+        """Whether the provenance has the hash of a table; that of earlier versions has not."""
+        return name in self.provenance.get("tables", {})
 
     def check_recorded(self, name: str) -> None:
         """A `DamagedFileError` if a table is missing, or not the one that was recorded; nothing is parsed."""

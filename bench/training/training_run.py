@@ -18,7 +18,7 @@ from fedflat.bench.engine.divergence import evaluation_diverged
 from fedflat.bench.engine.federation import FederationState
 from fedflat.bench.experiments.results import METRICS, PARTITION
 from fedflat.bench.experiments.run_config import RunConfig
-from fedflat.bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json, write_csv
 from fedflat.bench.host.memory import Budgets
 from fedflat.bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from fedflat.bench.input.content import short_hash
@@ -252,10 +252,9 @@ class TrainingRun:
         )
         if state.clients:
             self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
-        write_checked_csv(
-            work / METRICS, _metrics(self._rows, config.evaluation.subset, self.setup.evaluated_columns())
-        )
-        write_checked_csv(work / TIMES, times.astype({"round": int}))
+        # Their hashes are in the provenance.
+        write_csv(work / METRICS, _metrics(self._rows, config.evaluation.subset, self.setup.evaluated_columns()))
+        write_csv(work / TIMES, times.astype({"round": int}))
         write_csv(work / PARTITION, partition_table(self.setup.drawn, self.setup.dataset.train.labels))
         final = self.setup.federation.final(state)
         save_state(work / FINAL, final, {"identity": config.identity})

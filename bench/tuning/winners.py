@@ -58,11 +58,13 @@ def _content(
     tuning = experiment.tuning
     methods: dict[str, dict[str, Any]] = {}
     ranges: dict[str, Any] = {}
+    searched: dict[str, list[str]] = {}
     untuned: dict[str, dict[str, str]] = {}
     for search in searches:
         address = search.cell.address
         label, setting = address.method, _label(experiment, address.setting)
         ranges.setdefault(label, {}).update({_short(place): as_yaml(one) for place, one in search.ranges.items()})
+        searched.setdefault(label, []).append(setting)
         entry = methods.setdefault(label, _inherited_where(experiment, label))
         if (winner := search.winner) is None:
             untuned.setdefault(label, {})[setting] = "all trials failed: " + _reasons(search)
@@ -80,6 +82,7 @@ def _content(
             "score": in_words(experiment.report or LAST),
             "rungs": list(tuning.rungs),
             "ranges": ranges,
+            "searched": searched,
             **({"set": dict(replaced)} if replaced else {}),
             **({"untuned": untuned} if untuned else {}),
         },

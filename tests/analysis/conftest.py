@@ -149,7 +149,7 @@ def write_rows(list_file: Path, frame: pd.DataFrame) -> None:
     rows["identity"] = [
         str(identities.get(int(seed), old)) for seed, old in zip(rows["seed"], rows["identity"], strict=True)
     ]
-    write_list(list_file, rows.drop(columns="checksum").to_dict("records"))
+    write_list(list_file, rows.to_dict("records"))
 
 
 def metrics(

@@ -49,9 +49,9 @@ def edited(folder: Path, name: str, old: str, new: str) -> None:
 def run_files(folder: Path) -> dict[str, bytes]:
     """The files of runs without logs, provenance and times, and the lists without what depends on these."""
     files = [f for f in (folder / "results" / "store").rglob("seed-*/**/*") if f.is_file()]
-    compared = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv"))
+    compared = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv", "runs.csv.sha256"))
     found = {str(f.relative_to(folder)): f.read_bytes() for f in compared}
     for table in (folder / "results" / "experiments").rglob("runs.csv"):
-        rows = pd.read_csv(table, dtype=str).drop(columns=["training", "checksum"])
+        rows = pd.read_csv(table, dtype=str).drop(columns="training")
         found[str(table.relative_to(folder))] = rows.to_csv().encode()
     return found

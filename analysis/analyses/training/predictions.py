@@ -1,6 +1,5 @@
 """Predicted classes of all pixels of a few test images, with the images and their labels."""
 
-import base64
 import io
 from typing import ClassVar
 
@@ -23,13 +22,14 @@ Pixels = NDArray[np.uint8]
 
 
 class Predictions(OfOneSeed):
-    """Test images, their label maps, and the classes that the final model predicts, each as a PNG file in base64.
+    """Test images, their label maps, and the classes that the final model predicts, each as a PNG file.
 
     A pixel of the last two is the number of its class; 255: no class.
     """
 
     name: ClassVar[str] = "predictions"
     columns: ClassVar[tuple[str, ...]] = ("part", "image", "picture", "labels", "predicted")
+    pictures: ClassVar[tuple[str, ...]] = ("picture", "labels", "predicted")
     of_label_maps: ClassVar[bool | None] = True
 
     images: Count = Field(default=4, description="number of test images, shared equally by the test subsets")
@@ -58,17 +58,17 @@ class Predictions(OfOneSeed):
             found += [(part, int(places[(2 * k + 1) * len(places) // (2 * count)])) for k in range(count)]
         return found
 
-    def _file(self, pixels: Pixels, resampling: Image.Resampling = Image.Resampling.NEAREST) -> str:
-        """Pixels as a PNG file in base64, made smaller if they have a longer side."""
+    def _file(self, pixels: Pixels, resampling: Image.Resampling = Image.Resampling.NEAREST) -> bytes:
+        """Pixels as a PNG file, made smaller if they have a longer side."""
         image, file = Image.fromarray(pixels), io.BytesIO()
         image.thumbnail((self.side, self.side), resampling)
         image.save(file, format="png", optimize=True)
-        return base64.b64encode(file.getvalue()).decode()
+        return file.getvalue()
 
 
-def pixels(text: str) -> Pixels:
-    """The pixels of a PNG file in base64."""
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))))
+def pixels(file: bytes) -> Pixels:
+    """The pixels of a PNG file."""
+    return np.asarray(Image.open(io.BytesIO(file)))
 
 
 def _colours(image: Tensor) -> Pixels:

@@ -130,7 +130,7 @@ class PredictionsLayout(OneSeedLayout, OneSettingLayout):
         return FinalValue().of(evaluations, "higher")
 
 
-def _images(files: Iterable[str]) -> list[Pixels]:
+def _images(files: Iterable[bytes]) -> list[Pixels]:
     return list(map(pixels, files))
 
 

@@ -77,6 +77,9 @@ class Tuned(Frozen):
     score: str = Field(description="how a trial is scored")
     rungs: tuple[float, ...] = Field(description="shares of the rounds after which the better half went on")
     ranges: dict[str, dict[str, SearchRange]] = Field(description="by label and name, the ranges")
+    searched: dict[str, tuple[str, ...]] = Field(
+        default={}, description="by label, the settings that were searched; earlier versions did not write it"
+    )
     protocol: str | None = Field(
         default=None, description="written by fedflat search: the hash of the protocol, which all its seeds have"
     )

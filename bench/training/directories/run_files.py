@@ -31,7 +31,7 @@ from fedflat.bench.training.run_directory import (
 CPU = torch.device("cpu")
 
 WITH_CHECKSUMS = (".csv", ".json", ".safetensors")
-"""The suffixes of files that contain a checksum, except in runs of earlier versions."""
+"""The suffixes of files that have a checksum, except in runs of earlier versions."""
 
 
 def has_models(run: RunDirectory) -> bool:

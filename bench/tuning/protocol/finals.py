@@ -114,6 +114,7 @@ class Winners:
                 "rungs": [],
                 "protocol": protocol.identity,
                 "ranges": {label: dict(_ranges(unit)) for label, unit in ended.items()},
+                "searched": {label: [place] for label in ended},
             },
             "methods": {label: {"where": {place: _values(unit.winner.values)}} for label, unit in ended.items()},
         }

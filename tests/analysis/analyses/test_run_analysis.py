@@ -31,6 +31,7 @@ from tests.analysis.conftest import analysed, read_rows
 from tests.commands import fedflat
 from tests.places import MINI, ROOT
 from tests.problems import stored
+from tests.tables import without_checksum
 
 CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/"
@@ -168,7 +169,7 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
 
     def computed(name: str) -> pd.DataFrame:
         run_analysis(CONFIGURED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
-        return pd.read_csv(tmp_path / "x.csv").drop(columns="checksum")
+        return pd.read_csv(tmp_path / "x.csv")
 
     of_images = [name for name in ANALYSES if name not in OF_RECORDS]
     whole = {name: computed(name) for name in of_images}
@@ -224,7 +225,7 @@ def test_what_is_computed_already_is_taken(tmp_path: Path) -> None:
     assert ask(folder) == {0: file}
     assert (file.stat().st_mtime_ns, said) == (before, ["seed 0: computed earlier"])
     rows = pd.read_csv(file)
-    rows.drop(columns="checksum").assign(code="0123456789abcdef").to_csv(file, index=False)
+    without_checksum(file, rows.assign(code="0123456789abcdef"))
     ask(folder)
     assert said[-1] == "seed 0: computed earlier by another version of the code; --replace computes it again"
     ask(folder, replace=True)

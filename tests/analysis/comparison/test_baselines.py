@@ -2,10 +2,7 @@
 
 import json
 import math
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -17,18 +14,21 @@ from fedflat.analysis.comparison.baselines import Baselines, folder_of, load, sa
 from fedflat.analysis.layouts.run_columns import ANALYSED, RATED
 from fedflat.bench.experiments import installed
 from fedflat.bench.experiments.installed import begin_as_copy
+from fedflat.bench.files.csv_json import write_csv
 from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.tiny_grid import TINY, contents, requested, variant
 from tests.analysis.conftest import LITTLE, analyse, run_of, train_all
 from tests.commands import fedflat, refused
+from tests.full_disk import full_disk
 from tests.places import ROOT
+from tests.tables import with_sums, without_checksum
 
 METHODS = ("fedavg", "fedsam", "wild")
 
 
 def test_what_is_read_again_is_what_was_stored(little: Path) -> None:
     assert add([requested(little)], "tiny") == TINY
-    assert sorted(contents()) == ["about.csv", "curves.csv", "runs.csv"]
+    assert sorted(contents()) == with_sums("about.csv", "curves.csv", "runs.csv")
     before, after = collect(requested(little)), load("tiny")
     exact = [column for column in before.runs if column not in ("seconds", "communicated_mb")]
     pd.testing.assert_frame_equal(after.runs[exact], before.runs[exact], check_exact=True)
@@ -111,17 +111,6 @@ def test_a_kill_leaves_the_old_baselines_or_the_new_ones(little: Path, monkeypat
     assert seen == ["untuned"] * 3 + ["tuned"] * 2
     save(TINY, new)
     assert not any(b"untuned" in content for content in contents().values())
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """A limit on the size of files stands in for a full disk: both are an error of a write in the middle."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_leaves_the_old_baselines_or_none(little: Path) -> None:
@@ -295,25 +284,22 @@ def test_baselines_that_are_not_there(little: Path, monkeypatch: pytest.MonkeyPa
 
 def test_damaged_baselines_are_reported(little: Path) -> None:
     add([requested(little)], "tiny")
-    for name, damage, message in [
-        ("runs.csv", lambda rows: rows.iloc[:-3], r"runs.csv' is damaged \(it has \d+ of \d+ rows\): restore 'odd'"),
-        ("runs.csv", lambda rows: rows.assign(seed=1, test_loss=0), r"runs.csv' is damaged \(its content does not"),
-        ("runs.csv", without_checksum(lambda rows: rows.drop(columns="outcome")), "it lacks the column outcome"),
-        ("runs.csv", without_checksum(lambda rows: pd.concat([rows, rows])), "two rows have the same dataset"),
-        ("runs.csv", without_checksum(lambda rows: rows.assign(gradients="much")), "gradients = 'much' is not a num"),
-        ("about.csv", without_checksum(lambda rows: rows.iloc[1:]), r"about.csv' lacks 3 of 18 runs of runs.csv"),
-        ("curves.csv", without_checksum(lambda rows: rows.iloc[1:]), r"curves.csv' lacks 1 of 18 runs of runs.csv"),
-        ("about.csv", without_checksum(lambda rows: rows.assign(protocol=rows.index)), "cannot be compared in digits"),
+    differs = r"runs.csv' is damaged \(its content does not match its checksum\): restore 'odd'"
+    for name, write, damage, message in [
+        ("runs.csv", write_csv, lambda rows: rows.iloc[:-3], differs),
+        ("runs.csv", write_csv, lambda rows: rows.assign(seed=1, test_loss=0), differs),
+        ("runs.csv", without_checksum, lambda rows: rows.drop(columns="outcome"), "it lacks the column outcome"),
+        ("runs.csv", without_checksum, lambda rows: pd.concat([rows, rows]), "two rows have the same dataset"),
+        ("runs.csv", without_checksum, lambda rows: rows.assign(gradients="much"), "gradients = 'much' is not a num"),
+        ("about.csv", without_checksum, lambda rows: rows.iloc[1:], r"about.csv' lacks 3 of 18 runs of runs.csv"),
+        ("curves.csv", without_checksum, lambda rows: rows.iloc[1:], r"curves.csv' lacks 1 of 18 runs of runs.csv"),
+        ("about.csv", without_checksum, lambda rows: rows.assign(protocol=rows.index), "cannot be compared in digits"),
     ]:
         shutil.rmtree("odd", ignore_errors=True)
         shutil.copytree(TINY, "odd")
-        damage(pd.read_csv(TINY / name, dtype=str)).to_csv(Path("odd", name), index=False)
+        write(Path("odd", name), damage(pd.read_csv(TINY / name, dtype=str)))
         with pytest.raises(UserError, match=message):
             load("odd", Path("odd"))
-
-
-def without_checksum(change):
-    return lambda rows: change(rows.drop(columns="checksum"))
 
 
 def test_other_line_ends_are_named(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.analysis.comparison.frames import compared as of_frames
 from tests.analysis.comparison.frames import runs as table
 from tests.analysis.conftest import LITTLE, analyse, train_all
 from tests.commands import fedflat, refused
+from tests.tables import without_checksum
 
 SETTINGS = [("digits", "dirichlet-0.1", "4-of-20"), ("digits", "iid", "4-of-20")]
 
@@ -108,7 +109,7 @@ def test_another_tuning_is_no_other_protocol(stored: Path) -> None:
 @pytest.mark.parametrize(("column", "why"), [("data_hash", "content of the data set"), ("partition_hash", "partition")])
 def test_other_data_and_partitions_are_refused(stored: Path, column: str, why: str) -> None:
     file = Path("results/baselines/tiny", "about.csv" if column == "data_hash" else "runs.csv")
-    pd.read_csv(file, dtype=str).drop(columns="checksum").assign(**{column: "f" * 16}).to_csv(file, index=False)
+    without_checksum(file, pd.read_csv(file, dtype=str).assign(**{column: "f" * 16}))
     with pytest.raises(UserError, match=rf"cannot be compared .*{why}.*ffffffffffffffff stored"):
         compared()
 

@@ -19,6 +19,7 @@ from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.input.errors import UserError
 from tests.analysis.comparison.tiny_grid import LR, TINY, TUNED, contents, requested, variant
 from tests.analysis.conftest import LITTLE, train_all
+from tests.tables import with_sums, without_checksum
 
 
 def test_untuned_and_tuned_values_stand_side_by_side(little: Path) -> None:
@@ -111,9 +112,9 @@ tuned: {json.dumps({**TUNED, "ranges": {"fedavg": {"lr": LR}}})}
 def test_a_file_of_tuned_values_is_kept_next_to_its_runs(little: Path) -> None:
     """If it extends an experiment of the repository, so that it can be read there."""
     add([kept(little)], "tiny", analyses=False)
-    assert sorted(contents()) == ["about.csv", "curves.csv", "kept.yaml", "runs.csv"]
+    assert sorted(contents()) == with_sums("about.csv", "curves.csv", "kept.yaml", "runs.csv")
     add([requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))], "other", analyses=False)
-    assert sorted(contents(TINY.with_name("other"))) == ["about.csv", "curves.csv", "runs.csv"]
+    assert sorted(contents(TINY.with_name("other"))) == with_sums("about.csv", "curves.csv", "runs.csv")
     assert load_experiment(str(TINY / "kept.yaml")).cells() == load_experiment(str(little / "kept.yaml")).cells()
 
 
@@ -145,7 +146,7 @@ def test_a_file_of_tuned_values_that_needs_other_files_is_not_kept(little: Path,
     write_own_files(little)
     shutil.rmtree(little / "results" / "store")
     add([kept(little, change)], "tiny", analyses=False, replace=True)
-    assert sorted(contents()) == ["about.csv", "another.yaml", "curves.csv", "runs.csv"]
+    assert sorted(contents()) == with_sums("about.csv", "another.yaml", "curves.csv", "runs.csv")
 
 
 def write_own_files(folder: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_file_of_tuned_values_without_runs_is_removed(little: Path) -> None:
     """Those of an experiment whose runs are all replaced by the same runs of another one."""
     add([kept(little)], "tiny", analyses=False)
     add([kept(little, name="again")], "tiny", analyses=False, replace=True)
-    assert sorted(contents()) == ["about.csv", "again.yaml", "curves.csv", "runs.csv"]
+    assert sorted(contents()) == with_sums("about.csv", "again.yaml", "curves.csv", "runs.csv")
 
 
 def test_a_kill_leaves_no_tuned_runs_without_their_file(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +175,7 @@ def test_a_kill_leaves_no_tuned_runs_without_their_file(little: Path, monkeypatc
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(adding, "save", killed)
         add([one], "tiny", analyses=False)
-    assert sorted(contents()) == ["kept.yaml"]
+    assert sorted(contents()) == with_sums("kept.yaml")
     add([one], "tiny", analyses=False)
     assert len(load("tiny").runs) == 2
 
@@ -189,6 +190,7 @@ def test_only_cells_that_were_searched_are_stored_as_tuned(little: Path) -> None
         ({"ranges": {"fedsam": {"lr": LR}}, **failed}, {"iid", "dirichlet-0.1"}),
         ({"ranges": {"fedsam": {"lr": LR, "rho": LR}}}, set()),
         ({"ranges": {}}, set()),
+        ({"ranges": {"fedsam": {"lr": LR}}, "searched": {"fedsam": ["dirichlet-0.1/4-of-20"]}}, {"dirichlet-0.1"}),
     ):
         (little / "partly.yaml").write_text(f"{text}tuned: {json.dumps({**TUNED, **section})}\n", encoding="utf-8")
         train_all(little / "partly.yaml", little / "results")
@@ -206,7 +208,7 @@ def test_only_cells_that_were_searched_are_stored_as_tuned(little: Path) -> None
 def test_baselines_of_earlier_versions_have_no_budget_and_are_read(little: Path) -> None:
     add([requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))], "tiny")
     file = TINY / "about.csv"
-    pd.read_csv(file, dtype=str).drop(columns=["checksum", "tuning"]).to_csv(file, index=False)
+    without_checksum(file, pd.read_csv(file, dtype=str).drop(columns="tuning"))
     assert set(load("tiny").runs["tuning"]) == {""}
     assert "tuned (7 trials)" in " ".join(overview("tiny"))
     add([requested(little, variant(little, "other", ("lr: 0.1", "lr: 0.2"), "other"))], "tiny")

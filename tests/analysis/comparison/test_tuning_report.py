@@ -17,6 +17,7 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import write_csv
 from fedflat.bench.host.progress import silent
 from fedflat.bench.host.torch_device import prepare_device
 from fedflat.bench.input.errors import UserError
@@ -26,6 +27,7 @@ from fedflat.bench.tuning.winners import write_winners
 from tests.analysis.conftest import read_rows, train_all
 from tests.commands import fedflat, refused
 from tests.places import ROOT
+from tests.tables import without_checksum
 
 FILE = """
 name: mine
@@ -139,7 +141,7 @@ def test_trials_are_replaced_only_on_request(mine: Path) -> None:
 
 
 def test_only_whole_searches_without_early_stopping_are_stored(mine: Path) -> None:
-    progress = pd.read_csv(SEARCH / "progress.csv").drop(columns="checksum")
+    progress = pd.read_csv(SEARCH / "progress.csv")
     for name in ("trials.csv", "progress.csv"):
         (SEARCH / name).unlink()
     with pytest.raises(UserError, match=r"of 1 of 6 cells .* not ended under 'results', such as digits/iid/4-of-20/fe"):
@@ -147,7 +149,7 @@ def test_only_whole_searches_without_early_stopping_are_stored(mine: Path) -> No
     assert "Number of trials: not shown, because the searches of 1 of 6 cells" in " ".join(
         report("mine.yaml", from_runs=True).words()
     )
-    progress.assign(search="another").to_csv(SEARCH / "progress.csv", index=False)
+    without_checksum(SEARCH / "progress.csv", progress.assign(search="another"))
     with pytest.raises(UserError, match="holds trials of another search"):
         collect(requested())
     Path("mine.yaml").write_text(FILE.replace("rungs: []", "rungs: [0.5]"), encoding="utf-8")
@@ -163,14 +165,13 @@ def test_only_whole_searches_without_early_stopping_are_stored(mine: Path) -> No
 def test_damaged_trials_are_reported(mine: Path) -> None:
     add_trials([requested()], "tiny")
     whole = pd.read_csv(STORED, dtype=str)
-    for damage, message in [
-        (whole.iloc[:-3], r"trials.csv' is damaged \(it has \d+ of \d+ rows\): restore it"),
-        (whole.assign(score="99"), r"trials.csv' is damaged \(its content does not"),
-        (whole.drop(columns=["checksum", "search"]), "it lacks the column search"),
-        (pd.concat([whole, whole]).drop(columns="checksum"), "two rows have the same dataset"),
-        (whole[whole["trial"] != "1"].drop(columns="checksum"), "lacks trials of digits/dirichlet-0.1/4-of-20/fedavg"),
+    for write, damage, message in [
+        (write_csv, whole.iloc[:-3], r"trials.csv' is damaged \(its content does not match its checksum\): restore it"),
+        (without_checksum, whole.drop(columns="search"), "it lacks the column search"),
+        (without_checksum, pd.concat([whole, whole]), "two rows have the same dataset"),
+        (without_checksum, whole[whole["trial"] != "1"], "lacks trials of digits/dirichlet-0.1/4-of-20/fedavg"),
     ]:
-        damage.to_csv(STORED, index=False)
+        write(STORED, damage)
         with pytest.raises(UserError, match=message):
             load_trials("tiny")
 

@@ -1,5 +1,6 @@
 """Predicted classes of pixels: what the analysis stores, the figure, and where neither is possible."""
 
+import base64
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from fedflat.analysis.analyses.training.predictions import pixels
+from fedflat.analysis.analyses.pictures import read_pictures
+from fedflat.analysis.analyses.stored import COLUMNS
+from fedflat.analysis.analyses.training.predictions import Predictions, pixels
 from fedflat.analysis.figures import draw as figures
 from fedflat.analysis.figures.kinds.predictions import PALETTE
 from fedflat.analysis.layouts.titles import trained_data
@@ -18,6 +21,8 @@ from fedflat.bench.data.label_maps import UNLABELLED
 from fedflat.bench.experiments.address import CellAddress
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.results import ResultPaths
+from fedflat.bench.files.csv_json import write_checked_csv
+from fedflat.bench.files.lists import read_list
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
 from fedflat.bench.training.run_setup import RunSetup
@@ -58,7 +63,14 @@ def requested(scenes: Path) -> RequestedExperiment:
 
 
 def stored(scenes: Path, method: str) -> pd.DataFrame:
-    return read_rows(ResultPaths(scenes / "results").analysis("scenes", CELL + method, "predictions"))
+    return rows_of(scenes, "scenes", CELL + method)
+
+
+def rows_of(folder: Path, experiment: str, cell: str) -> pd.DataFrame:
+    """The rows of a list of predictions, with the contents of the pictures."""
+    list_file = ResultPaths(folder / "results").analysis(experiment, cell, "predictions")
+    [row] = read_list(list_file, COLUMNS, "")
+    return read_pictures((folder / "results" / row["path"]).parent, read_rows(list_file), Predictions.pictures, "")
 
 
 def test_images_labels_and_predictions_are_those_of_data_and_model(scenes: Path) -> None:
@@ -80,7 +92,8 @@ def test_images_labels_and_predictions_are_those_of_data_and_model(scenes: Path)
 def test_large_images_are_made_smaller_without_new_classes(scenes: Path) -> None:
     folder = scenes / "small"
     shutil.copytree(scenes / "results", folder / "results")
-    rows = analyse(folder, "scenes", CELL + "fedavg", "predictions", {"images": 3, "side": 10})
+    analyse(folder, "scenes", CELL + "fedavg", "predictions", {"images": 3, "side": 10})
+    rows = rows_of(folder, "scenes", CELL + "fedavg")
     whole = stored(scenes, "fedavg")
     assert list(rows["part"]) == ["seen", "seen", "unseen"]
     for row in rows.itertuples():
@@ -108,6 +121,26 @@ def test_the_figure_shows_them_with_the_miou_of_each_method(scenes: Path) -> Non
     assert legend(figure)[-1] == "no label"
     assert "Runs of seed 3." in words(figures.caption(layout, requested_experiment.tidy))
     assert "Not run: FedSAM." in words(figures.caption(layout, requested_experiment.tidy))
+
+
+def test_pictures_are_files_next_to_a_table_without_them(scenes: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(scenes, tmp_path / "scenes"))
+    [file] = run_of(folder / "results", 3, "fedprox").glob("analyses/predictions-*.csv")
+    assert file.stat().st_size < 10_000
+    [first, *_] = pd.read_csv(file)["picture"]
+    before = contents(requested(folder))
+    place = file.parent / first
+    place.write_bytes(place.read_bytes()[:-20])
+    with pytest.raises(UserError, match=rf"{first}' is damaged .*: delete '{file}', and "):
+        contents(requested(folder))
+    rows = pd.read_csv(file)
+    earlier = {name: [base64.b64encode(content).decode() for content in before[name]] for name in Predictions.pictures}
+    write_checked_csv(file, rows.assign(**earlier))
+    pd.testing.assert_frame_equal(contents(requested(folder)), before)
+
+
+def contents(experiment: RequestedExperiment) -> pd.DataFrame:
+    return experiment.tidy.gather("predictions", [CellAddress.of(CELL + "fedprox")])
 
 
 TWO_PARTS = """
@@ -151,7 +184,7 @@ def test_a_figure_shows_methods_of_two_parts(two_parts: Path) -> None:
     figure = figures.draw(layout, two.tidy)
     grid = np.array(figure.get_axes()).reshape(4, 4)
     for column, cell in zip(grid.T[2:], cells, strict=True):
-        rows = read_rows(ResultPaths(two_parts / "results").analysis("two", cell, "predictions"))
+        rows = rows_of(two_parts, "two", cell)
         assert all(
             np.array_equal(axes.images[0].get_array(), PALETTE[pixels(text)])
             for axes, text in zip(column, rows["predicted"], strict=True)

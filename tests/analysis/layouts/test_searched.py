@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fedflat.analysis.layouts.searched import is_searched
 from fedflat.bench.experiments.experiment import load_experiment
@@ -48,6 +49,11 @@ def winners_of(text: str, cells: list[str], folder: Path) -> list[str]:
     write_winners(experiment, str(file), {}, searches, folder / "tuned.yaml")
     tuned = load_experiment(str(folder / "tuned.yaml"))
     assert not any(is_searched(experiment, cell) for cell in experiment.addresses)
+    content = yaml.safe_load((folder / "tuned.yaml").read_text(encoding="utf-8"))
+    assert content["tuned"].pop("searched").keys() == {search.cell.address.method for search in searches}
+    (folder / "earlier.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    earlier = load_experiment(str(folder / "earlier.yaml"))
+    assert all(is_searched(earlier, cell) for cell in tuned.addresses if is_searched(tuned, cell))
     return [cell.path for cell in tuned.addresses if is_searched(tuned, cell)]
 
 

@@ -137,7 +137,7 @@ def test_what_is_missing_or_damaged_is_not_exported(results, tmp_path):
     [cell] = copy.glob("store/digits/dirichlet-0.1/4-of-20/fedsam-*")
     text = (cell / "seed-1/times.csv").read_text(encoding="utf-8")
     (cell / "seed-1/times.csv").write_text(text.replace("1", "2", 1), encoding="utf-8")
-    with pytest.raises(UserError, match=r"times.csv' is damaged \(its content does not match its checksum\)"):
+    with pytest.raises(UserError, match=r"times.csv' is damaged \(two rows have the same round\)"):
         exported("mini_table_accuracy", copy, tmp_path / "a.zip")
     shutil.rmtree(cell / "seed-1")
     with pytest.raises(UserError, match="seed-1' is missing, but a list has it"):

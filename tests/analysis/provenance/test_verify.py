@@ -1,6 +1,7 @@
 """Verification of a finished run: an intact run is verified, and every change of what it has stored is found."""
 
 import gzip
+import json
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from fedflat.bench.data.partitions.base import partition_hash
 from fedflat.bench.engine.checkpoint import load_state, save_state
 from fedflat.bench.experiments.experiment import load_experiment
 from fedflat.bench.experiments.run_config import RunConfig
-from fedflat.bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json, write_csv
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
 from fedflat.bench.training.run_directory import RunDirectory
@@ -72,7 +73,7 @@ def with_number(run: Path, number: int, column: str, change: Callable[[float], f
     """Change a number of metrics.csv, with a new checksum, and a new hash in provenance.json."""
     table = RunDirectory(run).metrics()
     table.loc[number - 1, column] = change(table.loc[number - 1, column])
-    write_checked_csv(run / "metrics.csv", table)
+    write_csv(run / "metrics.csv", table)
     tables = read_checked_json(run / "provenance.json", "")["tables"]
     own = short_hash((run / "metrics.csv").read_bytes())
     rewritten(run / "provenance.json", tables={**tables, "metrics.csv": own})
@@ -308,8 +309,9 @@ def test_a_missing_file_is_found(file, run):
 
 
 def test_a_file_that_has_lost_its_checksum_is_found(run):
-    write_csv(run / "metrics.csv", RunDirectory(run).metrics())
-    assert "metrics.csv' is damaged (it has no checksum, but other files of the run have one)" in differences(run)
+    content = read_checked_json(run / "config.json", "")
+    (run / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    assert "config.json' is damaged (it has no checksum, but other files of the run have one)" in differences(run)
 
 
 def test_changed_images_are_found(tmp_path, monkeypatch):

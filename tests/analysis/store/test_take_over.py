@@ -17,7 +17,7 @@ from fedflat.analysis.report.requested import RequestedExperiment
 from fedflat.analysis.store.take_over import is_earlier, take_over
 from fedflat.bench.experiments.address import IDS
 from fedflat.bench.experiments.results import CHECKSUMS, ResultPaths
-from fedflat.bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json
+from fedflat.bench.files.csv_json import read_checked_json, write_checked_json
 from fedflat.bench.host.progress import silent
 from fedflat.bench.training.lists import is_current
 from fedflat.bench.training.run_directory import RunDirectory
@@ -25,6 +25,7 @@ from fedflat.bench.training.train import train_cell
 from tests.analysis.conftest import analysed, read_rows
 from tests.commands import fedflat
 from tests.places import MINI
+from tests.tables import with_column
 
 CPU = torch.device("cpu")
 OVERRIDES = {"training.rounds": 2, "evaluation.every": 1}
@@ -58,11 +59,11 @@ def earlier(stored: Path, results: Path) -> Path:
             )
             ids = {"experiment": "mini", **cell.address.columns, "identity": run.identity, "seed": run.seed}
             tables.append(RunDirectory(place).metrics().assign(**ids))
-        write_checked_csv(folder / "metrics.csv", pd.concat(tables))
+        with_column(folder / "metrics.csv", pd.concat(tables))
         for name in ("drift", "convergence"):
-            rows = read_rows(old.analysis("mini", path, name)).drop(columns="checksum")
+            rows = read_rows(old.analysis("mini", path, name))
             rows = rows.assign(experiment="mini", **cell.address.columns)
-            write_checked_csv(results / "analysis" / "mini" / path / f"{name}.csv", rows)
+            with_column(results / "analysis" / "mini" / path / f"{name}.csv", rows)
     first = next(results.rglob("seed-0"))
     taken = shutil.copytree(first, results / "runs" / "other" / first.relative_to(results / "runs" / "mini"))
     about = read_checked_json(taken / "provenance.json", "")

@@ -62,7 +62,7 @@ def units_of(queue: Queue, names: Sequence[str] = SEARCHES) -> list[Unit]:
 def tables(folder: Path) -> dict[str, pd.DataFrame]:
     """All trials of a tiny search by method, without what is measured."""
     files = sorted((folder / "results/search/tiny/tiny").rglob("trials.csv"))
-    return {file.parts[-3]: pd.read_csv(file, dtype=str).drop(columns=[*MEASURED, "checksum"]) for file in files}
+    return {file.parts[-3]: pd.read_csv(file, dtype=str).drop(columns=MEASURED) for file in files}
 
 
 @pytest.fixture(scope="module")
