@@ -18,6 +18,10 @@ WORKFLOWS = {
 TARGET = re.compile(r"\$\{\{ matrix\.target \}\}")
 
 
+PLAN = ("-n", "-o", ".venv/.installed")
+"""Options with which make prints the steps, in a tree with or without an environment."""
+
+
 def values(matrix: dict[str, Any], key: str) -> list[str]:
     return [*matrix.get(key, ()), *(entry[key] for entry in matrix.get("include", ()) if key in entry)]
 
@@ -65,10 +69,12 @@ def test_the_tests_run_on_all_versions_that_the_package_names() -> None:
 def test_the_hooks_before_a_commit_are_steps_of_make_lint() -> None:
     """But for options, such as --force-exclude, and the files, which pre-commit appends."""
     [repo] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
-    linted = subprocess.run(["make", "-n", "lint"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    linted = subprocess.run(["make", *PLAN, "lint"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for hook in repo["hooks"]:
         entry = re.sub(r" --(silent|force-exclude)", "", hook["entry"])
-        done = subprocess.run(["make", "-n", *entry.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["make", *PLAN, *entry.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+        )
         steps = done.stdout if entry.startswith("make ") else entry
         assert steps.strip()
         assert all(step in linted for step in steps.splitlines())
