@@ -30,7 +30,7 @@ from fedflat.bench.host.torch_device import resolved_name
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError, raise_all, unknown
 from fedflat.bench.training import lists
-from fedflat.bench.training.current import current_run
+from fedflat.bench.training.current import Replace, current_run
 from fedflat.bench.tuning.cell_search import CellSearch
 from fedflat.bench.tuning.given import check_names
 from fedflat.bench.tuning.halving import budget
@@ -336,7 +336,7 @@ class Workflow:
 
     def _has_runs(self, runs: Iterable[RunConfig]) -> bool:
         """Whether none of these runs has to be trained."""
-        replace = self.replaces or "damaged"
+        replace: Replace = self.replaces or "damaged"
         return all(current_run(self.paths.run(run), run, replace=replace, inputs=False) for run in runs)
 
     @one_line_errors
