@@ -82,8 +82,8 @@ def export(
     tidy = _tidy_files(names, targets, results)
     _check_tidy_files(tidy, targets, results)
     lists = [*dict.fromkeys(file for one in tidy if (file := _list_of_runs(one, results)).is_file())]
-    places = dict.fromkeys(one.place for file in lists for one in runs_of_list(file))
-    runs = [RunDirectory(place) for place in places]
+    listed = {one.place: one for file in lists for one in runs_of_list(file)}
+    runs = [one.run for one in listed.values()]
     files = {_below(results, file): file for run in runs for file in _intact_files(run, models=models)}
     rendered_from = {**tidy, **{file: file for file in (*lists, *_listed_files(tidy, results))}}
     rendered_from |= {file: file for run in runs for file in readers(run, models=False)}

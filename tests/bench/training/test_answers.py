@@ -28,9 +28,15 @@ def printed(folder: Path, *options: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("answers")
+    above = tmp_path_factory.mktemp("answers")
+    (above / "results" / "store").mkdir(parents=True)
+    folder = above / "below"
     shutil.copytree(Path(MINI).parent, folder / "own")
     first = printed(folder)
+    assert first[0] == (
+        f"a new folder of results: '{folder}/results' (the nearest results above are in '{above}/results'; "
+        f"--results {above}/results uses them)"
+    )
     assert "not trained again" not in first[-2]
     return folder
 
