@@ -106,7 +106,7 @@ def test_comparisons_show_them_for_own_runs(named: RequestedExperiment) -> None:
         table[is_own], curves, rivals, grid="g", variant="untuned", metric="test_accuracy", source="", baselines=None
     )
     text = as_text(found, False)
-    assert re.search(r"^FedSAM +\S+ +\d+\.\d+ ", text, re.MULTILINE)
+    assert re.search(r"^▸ FedSAM +\S+ +\d+\.\d+ ", text, re.MULTILINE)
     assert " ".join(text.split()).count("The stored runs have no test macro-F1, test top-2 accuracy, test acc") == 1
     with pytest.raises(UserError, match=r"--metric test_top2: the stored baselines of bench1d do not have it"):
         compare("fedsam", "bench1d", named.results, experiment=named.name_or_file, metric="test_top2")
