@@ -74,6 +74,7 @@ def _store_analysis(
             table = store_pictures(file.parent, table, analysis.pictures)
             _write_with_run(file, table, run.directory, log, analysis.own)
             unfinished.unlink(missing_ok=True)
+            log(f"seed {seed}: computed")
         else:
             log(f"seed {seed}: computed earlier{remark}")
     found[seed] = file
