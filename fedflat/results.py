@@ -119,15 +119,15 @@ def runs(
     """
     if experiment is None:
         known = stored_runs(ResultPaths(Path(results)))
-        found = {one.place: one.ids for one in known}
+        found = {one.place: (one.ids, dict[str, Any]()) for one in known}
     else:
-        finished = [({**ids, **tuning}, run.path) for ids, tuning, run in _finished(experiment, results, overrides)]
-        found = {path: ids for ids, path in finished}
+        found = {run.path: (ids, tuning) for ids, tuning, run in _finished(experiment, results, overrides)}
         known = [stored_run(path) for path in found]
     names = short_names(known)
     rows = [
-        {**found[one.place], **_last(RunDirectory(one.place)), "path": str(one.place), **_named(one, names)}
+        {**ids, **_last(RunDirectory(one.place)), "path": str(one.place), **tuning, **_named(one, names)}
         for one in selected(known, where)
+        for ids, tuning in [found[one.place]]
     ]
     columns = None if rows else [*RUN_IDS, "round", "diverged", "identity", "path", *names.values()]
     return pd.DataFrame(rows, columns=columns).astype({"round": int, "diverged": bool})
