@@ -151,7 +151,7 @@ def compare(
     mine = run_table(requested, runs)
     check_accuracies(mine, f"experiment {requested.experiment.name}")
     variant = _variant(stored, grid, variant, mine)
-    found = comparison_of(
+    comparison = comparison_of(
         mine,
         curve_table(requested, runs),
         stored.of_variant(variant),
@@ -161,7 +161,7 @@ def compare(
         source=requested.name_or_file,
         baselines=baselines,
     )
-    return replace(found, ablation=_ablation(found, requested))
+    return replace(comparison, ablation=_ablation(comparison, requested))
 
 
 def _ablation(comparison: Comparison, requested: RequestedExperiment) -> Comparison | None:
