@@ -50,7 +50,7 @@ FINAL, LOG, BY_CLIENT = "final.safetensors", "run.log", "clients.csv.gz"
 SNAPSHOTS, LOCAL_MODELS = "snapshots", "local_models"
 """Names of files and folders in a run directory, in addition to those of `ResultPaths`."""
 
-TRAIN_AGAIN = "repeat the command that trained the run, with --replace (Snakemake trains it again by itself)"
+TRAIN_AGAIN = "repeat the command that trained the run, with --replace"
 """What to do about a damaged run."""
 
 TIMES_COLUMNS = ("round", "train_seconds", "evaluation_seconds")

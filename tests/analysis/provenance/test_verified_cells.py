@@ -63,7 +63,7 @@ def test_the_command_names_what_differs_and_the_command_that_makes_it_anew(cell,
     first, second = done.stdout.splitlines()
     assert first.startswith(f"{cell}/seed-0: verified: ")
     assert "metrics.csv': test_accuracy of round 5 is " in second
-    assert second.endswith(f"delete '{cell}/seed-1', and repeat the command that trained the run")
+    assert second.endswith(": repeat the command that trained the run, with --replace")
     assert done.stderr == f"fedflat: 1 of 2 differ: {cell}/seed-1\n"
 
 
