@@ -266,7 +266,7 @@ def test_a_list_is_outdated_without_its_runs_and_files(copy):
     snakemake(copy, experiments=OWN)
     assert damaged.read_bytes() == whole
     assert "Nothing to be done" in snakemake(copy, experiments=OWN)
-    next(store.glob(f"{CELLS}/fedsam-*/seed-0/analyses/drift-*")).unlink()
+    next(store.glob(f"{CELLS}/fedsam-*/seed-0/analyses/drift-*.csv")).unlink()
     assert jobs(snakemake(copy, "-n", experiments=OWN)) == {"analyse": 1, "figure": 1, "page": 1}
 
 

@@ -31,6 +31,7 @@ SIZES = [
     (CIFAR_STEM, (3, 32, 32), 100, 11_220_132, 62),
     ("resnet18_nonorm", (3, 32, 32), 100, 11_210_532, 22),
     ("cnn1d", (1, 40), 10, 5_218, 8),
+    ("cnn2d", (3, 32, 32), 10, 49_050, 8),
     ("mlp", (1, 40), 10, 15_210, 6),
     ("mobilenet_v2_gn", (3, 32, 32), 2028, 4_821_740, 158),
     ("vit_b_32", (3, 224, 224), 65, 87_505_217, 152),
@@ -71,6 +72,7 @@ SMALL = [
     (CIFAR_STEM, (2, 8, 8)),
     ("resnet18_nonorm", (3, 8, 8)),
     ("cnn1d", (2, 9)),
+    ("cnn2d", (2, 9, 8)),
     ("mlp", (5,)),
     ("mobilenet_v2_gn", (1, 32, 32)),
 ]
@@ -103,9 +105,15 @@ def test_feature_levels_are_outputs_that_nothing_overwrites(model, shape):
     for level in feature_levels(network):
         level.register_forward_hook(lambda _module, _inputs, output: levels.append((output, output.clone())))
     network(images(2, *shape))
-    assert len(levels) == {"cnn_gn": 2, "lenet": 4, "cnn_emnist": 3, "cnn1d": 3, "mlp": 2, "mobilenet_v2_gn": 7}.get(
-        parse_model(model).name, 5
-    )
+    assert len(levels) == {
+        "cnn_gn": 2,
+        "lenet": 4,
+        "cnn_emnist": 3,
+        "cnn1d": 3,
+        "cnn2d": 3,
+        "mlp": 2,
+        "mobilenet_v2_gn": 7,
+    }.get(parse_model(model).name, 5)
     for after, during in levels:
         assert torch.equal(after, during)
         assert (after < 0).any(), "features are taken before ReLU"
