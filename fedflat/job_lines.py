@@ -31,6 +31,9 @@ NOISE = (
 )  # fmt: skip
 """How the other messages begin that say nothing about the workflow, or what is said in other words at the end."""
 
+NOTHING = "Nothing to be done"
+"""How the message begins that all results are there."""
+
 ERROR = "fedflat: "
 """How the line of a `UserError` begins."""
 
@@ -54,13 +57,15 @@ class JobLines(logging.Handler):
 
     If no job ends for a while, the last line of a running job's log is printed. In a dry run, a line for each job that
     would run. `targets`: the names of rules that only have input. `unfinished`:
-    the rules of the jobs that have not finished, requested when a checkpoint has added jobs.
+    the rules of the jobs that have not finished, requested when a checkpoint has added jobs. `idle` is called if there
+    is nothing to do.
     """
 
     def __init__(self, *, dryrun: bool) -> None:
         super().__init__()
         self.targets: set[str] = set()
         self.unfinished: Callable[[], Iterable[str]] | None = None
+        self.idle: Callable[[], object] | None = None
         self._dryrun = dryrun
         self._jobs: dict[int, _Job] = {}
         self._failed: dict[int, _Job] = {}
@@ -120,6 +125,8 @@ class JobLines(logging.Handler):
         if event == LogEvent.JOB_ERROR:
             return self._failing(about["jobid"], list(about["log"]))
         message = record.getMessage() if event in (None, LogEvent.ERROR) and record.msg else ""
+        if message.startswith(NOTHING) and self.idle is not None:
+            self.idle()
         return [message] if message and not message.startswith(NOISE) else []
 
     def _planned(self, stats: dict[str, int]) -> list[str]:

@@ -6,13 +6,14 @@ method.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from fedflat.analysis.comparison.ablation import WITHOUT
 from fedflat.analysis.comparison.baselines import Baselines, load
 from fedflat.analysis.comparison.comparable import (
     PAIR,
@@ -54,7 +55,8 @@ class Comparison:
 
     The labels in `rows` are distinct: a rival with the method's label is called `LABEL (stored)`. `notes`
     says in words what is left out; `lead`, what is said first. `source`: the experiment of the method as commands need
-    it, a name or a file; `baselines`: the folder of the stored ones, None: that of the grid.
+    it, a name or a file; `baselines`: the folder of the stored ones, None: that of the grid. `ablation`: the method
+    with its variants without each part as rivals, if the experiment has some.
     """
 
     method: str
@@ -68,6 +70,7 @@ class Comparison:
     source: str = ""
     baselines: Path | None = None
     lead: tuple[str, ...] = ()
+    ablation: "Comparison | None" = None
 
     @property
     def quantity(self) -> Quantity:
@@ -148,7 +151,7 @@ def compare(
     mine = run_table(requested, runs)
     check_accuracies(mine, f"experiment {requested.experiment.name}")
     variant = _variant(stored, grid, variant, mine)
-    return comparison_of(
+    comparison = comparison_of(
         mine,
         curve_table(requested, runs),
         stored.of_variant(variant),
@@ -158,6 +161,23 @@ def compare(
         source=requested.name_or_file,
         baselines=baselines,
     )
+    return replace(comparison, ablation=_ablation(comparison, requested))
+
+
+def _ablation(comparison: Comparison, requested: RequestedExperiment) -> Comparison | None:
+    """The method and its variants without each part, as far as all their runs are finished; None without variants."""
+    own = comparison.rows[comparison.rows["method"] == comparison.method]
+    labels = [name for name in requested.experiment.methods if name.startswith(f"{comparison.method}{WITHOUT}")]
+    rows = [run_table(requested, runs) for name in labels if (runs := finished_runs(requested, name))]
+    if not rows or comparison.metric not in rows[0]:
+        return None
+    variants, notes = _complete(
+        pd.concat(rows, ignore_index=True).merge(own[PAIR], on=PAIR), len(own), comparison.method
+    )
+    if variants.empty:
+        return None
+    both = pd.concat([own, variants], ignore_index=True)
+    return replace(comparison, rows=both, notes=tuple(notes), lead=())
 
 
 def comparison_of(

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from fedflat.analysis.comparison.ablation import variants
 from fedflat.analysis.comparison.baselines import load, stored_grids
 from fedflat.analysis.comparison.comparable import VERSIONS, other_versions
 from fedflat.analysis.comparison.statistics.scores import LEAST_SEEDS
@@ -33,8 +34,10 @@ from fedflat.bench.methods.user_file import KIND, recipe_from_file
 from fedflat.bench.tuning.protocol.reading import has_protocol
 from fedflat.bench.tuning.winners import SUFFIX
 
-COMPARED_KEYS = ("method", "grid")
+REQUIRED = ("method", "grid")
 """The keys of `--config` that request a comparison."""
+
+COMPARED_KEYS = (*REQUIRED, "ablation")
 
 _ALLOWED = {"trials", "seeds", "engine"}
 """The keys of `--config` that leave runs comparable with the stored ones."""
@@ -60,12 +63,13 @@ class ComparedMethod:
 
         A `UserError` if one of them is missing or unknown, or if other keys would make runs that cannot be compared.
         """
-        given = [key for key in COMPARED_KEYS if key in config]
-        if not given:
+        if not any(key in config for key in COMPARED_KEYS):
             return None
-        if len(given) < len(COMPARED_KEYS):
+        if not all(key in config for key in REQUIRED):
             raise UserError("a comparison needs two keys: --config method=mine.py grid=bench1d")
-        method, grid = (config[key] for key in COMPARED_KEYS)
+        if (ablation := str(config.get("ablation", False)).lower()) not in ("true", "false"):
+            raise UserError(f"--config ablation={ablation} (allowed: true, false)")
+        method, grid = (config[key] for key in REQUIRED)
         if not isinstance(method, str) or not isinstance(grid, str):
             raise UserError(f"--config method={method} grid={grid} (allowed: a file or method, and the name of a grid)")
         for key, overridden in CONFIG_KEYS.items():
@@ -91,7 +95,9 @@ class ComparedMethod:
         _check_seeds(config.get("seeds"), grid, sorted(map(int, stored["seed"].unique())))
         label, entry = entry_of(method, grid)
         file = ResultPaths(results).compared(grid, label)
-        _write(file, grid, label, entry)
+        known = experiment_data(grid)["methods"].get(label) or {}
+        parts = variants(label, entry or known) if ablation == "true" else {}
+        _write(file, grid, label, {label: dict(entry) or None, **parts})
         measured = [analysis for column, analysis in ANALYSED.items() if stored[column].notna().any()]
         requested = RequestedExperiment(str(file), results, overrides)
         return cls(label, grid, requested, tuple(dict.fromkeys(measured)), is_tuned=not is_untuned(config))
@@ -193,14 +199,14 @@ def entry_of(method: str, grid: str | Path) -> tuple[str, dict[str, Any]]:
     return method, {} if method in known else {"hyperparameters": example(CATALOG[method])}
 
 
-def _write(file: Path, grid: str, label: str, entry: Mapping[str, Any]) -> None:
+def _write(file: Path, grid: str, label: str, methods: Mapping[str, Any]) -> None:
     """Write the experiment's file, unless it has this content."""
     name = f"{grid}_{re.sub('[^a-z0-9_]', '_', label.lower())}"
     content = {
         "name": name,
         "extends": grid,
         "description": f"{label} in the settings of {grid}.",
-        "methods": {label: dict(entry) or None},
+        "methods": dict(methods),
     }
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118, allow_unicode=True)
     if not file.is_file() or file.read_text(encoding="utf-8") != text:

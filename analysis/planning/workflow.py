@@ -462,10 +462,15 @@ class Workflow:
 
     @one_line_errors
     def comparison_inputs(self, w: Wildcards) -> list[Path]:
-        """The metrics and analyses of all runs of the compared method; its tuned values must have been written."""
+        """The metrics of all runs of the compared method and of its variants, and the method's analyses.
+
+        The tuned values must have been written.
+        """
         assert self.compared is not None  # a job of a comparison has its name from there
-        kinds = ["metrics", *self.compared.analyses]
-        return [file for kind in kinds for file in targets.TidyFiles(self.compared.judged, kind).outputs()]
+        judged, label = self.compared.judged, self.compared.label
+        analysed = [file for kind in self.compared.analyses for file in targets.TidyFiles(judged, kind).outputs()]
+        own = [file for file in analysed if file.parent.name == label]
+        return [*targets.TidyFiles(judged, "metrics").outputs(), *own]
 
     def identities_compared(self, w: Wildcards, input: Iterable[str]) -> str:  # noqa: A002 - Snakemake's name
         """The identities of the cells of a comparison; none before the tuned values are written."""

@@ -36,23 +36,24 @@ def compose(chosen: Mapping[str, str]) -> Recipe:
 def combine(own: Recipe, chosen: Mapping[str, str]) -> Recipe:
     """A recipe with components of the catalog in slots in which it has FedAvg's, given by their names.
 
-    It takes all hyper-parameters of its components. Raises `UserError` as `compose` does, and if a component would
-    replace one of the recipe's.
+    FedAvg's component in another slot takes the recipe's out. It takes all hyper-parameters of its components. Raises
+    `UserError` as `compose` does, and if another component would replace one of the recipe's.
     """
     neutral = Components().by_slot()
     taken = {slot: c.name for slot, c in own.components.by_slot().items() if c is not neutral[slot]}
-    added = {slot: name for slot, name in chosen.items() if taken.get(slot) != name}
-    if replaced := [slot for slot in added if slot in taken]:
+    added = {slot: name for slot, name in chosen.items() if taken.get(slot, neutral[slot].name) != name}
+    if replaced := [slot for slot, name in added.items() if slot in taken and name != neutral[slot].name]:
         slot, free = replaced[0], ", ".join(slot for slot in SLOTS if slot not in taken)
         raise UserError(
             f"{slot}: {added[slot]} would replace the method's own {slot} '{taken[slot]}' (allowed: {free or 'none'})"
         )
-    names = " + ".join(dict.fromkeys(added.values()))
-    title = f"{own.title} + {names}"
     if not added:
         return own
+    new = "".join(f" + {name}" for name in dict.fromkeys(name for slot, name in added.items() if slot not in taken))
+    less = "".join(f" − {taken[slot]}" for slot in added if slot in taken)
     components = _with(own.components, added)
-    return Recipe(f"{own.name} + {names}", title, own.citation, components, training=own.training)
+    names = (f"{own.name}{new}{less}", f"{own.title}{new}{less}")
+    return Recipe(*names, own.citation, components, training=own.training)
 
 
 def _with(components: Components, chosen: Mapping[str, str]) -> Components:

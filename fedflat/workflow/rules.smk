@@ -96,9 +96,18 @@ onstart:
         workflow.executor_plugin.common_settings.pass_group_args = True
 
 
-onsuccess:
+def print_answer():
+    """Print the answer of a comparison that was requested, also if it was finished earlier."""
     if any(job.rule.name == "compared" for job in workflow.dag.jobs):
         print("", *FLOW.compared.answer, sep="\n")
+
+
+if LINES:
+    LINES.idle = print_answer
+
+
+onsuccess:
+    print_answer()
 
 
 onerror:

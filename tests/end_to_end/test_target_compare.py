@@ -65,6 +65,7 @@ def test_what_is_there_is_not_computed_again(folder):
     done = compare(folder)
     assert done.returncode == 0
     assert "jobs:" not in done.stderr, done.stderr
+    assert done.stdout == (folder / "printed").read_text(encoding="utf-8"), "the answer is printed again"
 
 
 @thorough

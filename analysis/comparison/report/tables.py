@@ -33,6 +33,8 @@ DISTANCES = (0.0, 0.5, 1.0, 2.0, 5.0)
 def tables(comparison: Comparison) -> Iterator[ReportTable]:
     """All tables for which the stored runs have the columns."""
     yield verdict_table(comparison)
+    if comparison.ablation is not None:
+        yield ablation_table(comparison.ablation)
     yield setting_table(comparison)
     yield rank_table(comparison)
     yield profile_table(comparison)
@@ -129,6 +131,25 @@ def verdict_table(comparison: Comparison) -> ReportTable:
     return ReportTable(
         "verdicts", caption, verdict_header(comparison), tuple(verdict_rows(comparison, comparison.verdicts)), frame
     )
+
+
+def ablation_table(comparison: Comparison) -> ReportTable:
+    """The paired differences with the variants of the method that lack one of its parts."""
+    title = comparison.titles[comparison.method]
+    caption = Caption.of(
+        "What each part brings",
+        f"Differences of {metric_words(comparison)}, {title} minus its variant without a part; "
+        f"{'above' if comparison.better == 'higher' else 'below'} 0, the part helps.",
+        [
+            "Each variant has as many trials as the method, and the same seeds. A hyper-parameter that is left out has "
+            "its value without effect; in place of a component that is left out is FedAvg's.",
+            f"Better and worse as in the first table; tests are corrected for the {len(comparison.verdicts)} variants.",
+            *comparison.notes,
+        ],
+    )
+    header = ("variant", *verdict_header(comparison)[1:])
+    rows = tuple(verdict_rows(comparison, comparison.verdicts))
+    return ReportTable("ablation", caption, header, rows, comparison.verdicts.assign(method=comparison.method))
 
 
 def setting_table(comparison: Comparison) -> ReportTable:

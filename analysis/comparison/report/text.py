@@ -4,6 +4,7 @@ import textwrap
 
 from fedflat.analysis.comparison.compare import Comparison
 from fedflat.analysis.comparison.report.tables import (
+    ablation_table,
     metric_table,
     own_metrics,
     verdict_header,
@@ -32,6 +33,10 @@ def as_text(comparison: Comparison, by_setting: bool) -> str:
             words = f": {of_setting(comparison, setting)}" if judged else ""
             columns = aligned(rows, right=range(1, len(rows[0])))
             parts.append("\n".join([f"{setting.path}{words}", *columns]))
+    if comparison.ablation is not None:
+        ablation = ablation_table(comparison.ablation)
+        sentences = [f"{ablation.caption.title}. {ablation.caption.text}", *ablation.caption.notes]
+        parts.append("\n".join([*map(_filled, sentences), ablation.text()]))
     if own_metrics(comparison):
         metrics = metric_table(comparison)
         sentences = [f"{metrics.caption.title}. {metrics.caption.text}", *metrics.caption.notes]
