@@ -29,7 +29,7 @@ def test_from_the_rounds_to_the_runs_of_a_pair(tmp_path: Path) -> None:
     assert "4 of 4 left (the time is over), the first is main/fedavg/1000" in stopped.stdout
     done = fedflat("search", file, "main/fedsam/1000", *common)
     assert done.returncode == 0, done
-    assert "main/fedsam/1000: further: 2 trials; the best of 8 is trial" in done.stdout
+    assert "main/fedsam/1000: confirm: 2 trials; the best of 12 is trial" in done.stdout
     assert "left" not in done.stdout
     assert (tmp_path / "results/experiments/tiny_t1000/mnist1d-60/iid/2-of-4/fedsam/runs.csv").is_file()
     again = fedflat("search", file, "main/fedsam/1000", *common)
@@ -41,7 +41,7 @@ def test_from_the_rounds_to_the_runs_of_a_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["bench1d"], "unknown protocol 'bench1d' (allowed: flat1d)"),
+        (["bench1d"], "unknown protocol 'bench1d' (allowed: flat1d, flat_cifar)"),
         (["nothing.yaml"], "nothing.yaml"),
         (["flat1d", "main.tne"], "did you mean 'main.ten'"),
         (["flat1d", "main/fedsam"], "unit 'main/fedsam' (allowed: SETTING/METHOD/SEED, such as main/fedavg/1000)"),

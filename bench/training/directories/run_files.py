@@ -52,10 +52,18 @@ def readers(run: RunDirectory, *, models: bool = True) -> dict[Path, Callable[[]
         path / METRICS: run.metrics,
         path / TIMES: run.times,
         path / PARTITION: run.split,
-        **({path / BY_CLIENT: run.client_accuracies} if run.has_client_accuracies else {}),
+        **({path / BY_CLIENT: run.client_accuracies} if _has_client_accuracies(run) else {}),
         **{file: functools.partial(_read_models, run, file) for file in (model_files(run) if models else ())},
         **{file: functools.partial(_read_code, run, file) for file in _copies_of_code(run)},
     }
+
+
+def _has_client_accuracies(run: RunDirectory) -> bool:
+    """Not of a run whose provenance is damaged, which its own reader finds."""
+    try:
+        return run.has_client_accuracies
+    except DamagedFileError:
+        return False
 
 
 def check_run(run: RunDirectory) -> dict[str, Any]:

@@ -334,7 +334,7 @@ def test_changed_images_are_found(tmp_path, monkeypatch):
     Image.new("L", (8, 8), 7).save(tmp_path / "mine/train/ant/3.png")
     done = fedflat("verify", run)
     assert done.returncode == 2
-    assert "the data of mine have changed, or the file has; restore the data, or delete" in done.stdout
+    assert "the data of mine have changed, or the file has; restore the data, or repeat the command" in done.stdout
     shutil.rmtree(tmp_path / "mine")
     done = fedflat("verify", run)
     assert done.returncode == 0
