@@ -20,8 +20,13 @@ def write_list(file: Path, rows: Sequence[Row]) -> None:
 
 
 def read_list(file: Path, columns: Sequence[str], remedy: str) -> list[dict[str, str]]:
-    """The rows of a list, with these columns; a `DamagedFileError` that ends with `remedy` if it has others."""
+    """The rows of a list, with these columns, of which `seed` has whole numbers.
+
+    A `DamagedFileError` that ends with `remedy` if it has others.
+    """
     rows = [dict(row) for row in csv.DictReader(io.StringIO(read_checked_text(file, remedy)))]
     if any(tuple(row) != tuple(columns) or None in row.values() for row in rows) or not rows:
         raise DamagedFileError(file, f"it is no list of {', '.join(columns)}", remedy)
+    if wrong := [row["seed"] for row in rows if not row.get("seed", "0").isdecimal()]:
+        raise DamagedFileError(file, f"seed = {wrong[0]!r} (allowed: a whole number)", remedy)
     return rows

@@ -9,6 +9,7 @@ import pytest
 from fedflat.bench.files import csv_json
 from fedflat.bench.files.checksums import UNCHECKED, DamagedFileError
 from fedflat.bench.files.csv_json import read_checked_csv, sum_file, write_checked_csv
+from fedflat.bench.files.lists import read_list, write_list
 from fedflat.bench.input.errors import UserError
 from tests.full_disk import full_disk
 from tests.tables import without_checksum
@@ -115,3 +116,11 @@ def test_files_of_earlier_versions_are_read_and_written_anew_without_the_column(
     without_checksum(file)
     pd.testing.assert_frame_equal(read(file), OLD)
     assert file in UNCHECKED
+
+
+@pytest.mark.parametrize("seed", ["\f", "x", "1.5", "-1"])
+def test_a_list_with_a_seed_that_is_no_number_is_damaged(seed: str, tmp_path: Path) -> None:
+    file = tmp_path / "runs.csv"
+    write_list(file, [{"label": "fedsam", "seed": "0"}, {"label": "fedsam", "seed": seed}])
+    with pytest.raises(DamagedFileError, match=r"seed = .* \(allowed: a whole number\)"):
+        read_list(file, ("label", "seed"), "repeat")
