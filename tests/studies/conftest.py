@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedflat.bench import metrics
 from tests.tiers import thorough
 
 
@@ -13,3 +14,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(thorough)
+
+
+@pytest.fixture(autouse=True)
+def _no_metrics_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process have read users' metrics, whose columns would be in the frames of stored figures."""
+    monkeypatch.setattr(metrics, "_OF_USERS", {})
