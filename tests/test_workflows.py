@@ -82,6 +82,6 @@ def test_the_hooks_before_a_commit_are_steps_of_make_lint() -> None:
 
 def test_the_form_for_a_problem_asks_for_the_versions() -> None:
     form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/problem.yml").read_text(encoding="utf-8"))
-    [asked] = [part for part in form["body"] if part["id"] == "versions"]
-    assert "`fedflat versions`" in asked["attributes"]["description"]
-    assert asked["validations"]["required"] is True
+    [field] = [part for part in form["body"] if part["id"] == "versions"]
+    assert "`fedflat versions`" in field["attributes"]["description"]
+    assert field["validations"]["required"] is True

@@ -110,7 +110,7 @@ def read_checked_json(path: Path, remedy: str) -> dict[str, Any]:
     A `DamagedFileError` that ends with `remedy` if the file has no mapping, or if its checksum does not match.
     """
     with damage_in_one_line(path, remedy):
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
         if not isinstance(data, dict):
             raise ValueError("it holds no mapping")
         stated = data.pop(CHECKSUM, None)
@@ -119,6 +119,13 @@ def read_checked_json(path: Path, remedy: str) -> dict[str, Any]:
         elif stated != _checksum_of_json(data):
             raise ValueError(DIFFERS)
     return data
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping; a ValueError if a key is there twice, which the checksum of the content would not show."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("it has a key twice")
+    return found
 
 
 def _read(path: Path) -> tuple[str, bool]:

@@ -30,7 +30,7 @@ class ClientAccuracies:
 
     @property
     def size(self) -> int:
-        """The bytes of the parts so far, which are on disk when they are asked for."""
+        """The bytes of the parts so far, which are on disk when this returns."""
         with self._file.open("rb") as file:
             os.fsync(file.fileno())
             return os.fstat(file.fileno()).st_size

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fedflat.bench.experiments.experiment import Cell
 from fedflat.bench.experiments.results import ResultPaths
-from fedflat.bench.files.checksums import DamagedFileError, damage_in_one_line
+from fedflat.bench.files.checksums import DamagedFileError
 from fedflat.bench.files.lists import read_list, write_list
 from fedflat.bench.input.content import short_hash
 from fedflat.bench.input.errors import UserError
@@ -50,11 +50,8 @@ def write_runs(paths: ResultPaths, experiment: str, cell: Cell, runs: Sequence[R
 
 def listed_runs(file: Path, results: Path, remedy: str) -> list[ListedRun]:
     """The runs of a list in the folder `results`; `remedy` as for `read_list`."""
-    found = []
-    for row in read_list(file, COLUMNS, remedy):
-        with damage_in_one_line(file, remedy):
-            found.append(ListedRun(int(row["seed"]), row["identity"], results / row["path"], remedy))
-    return found
+    rows = read_list(file, COLUMNS, remedy)
+    return [ListedRun(int(row["seed"]), row["identity"], results / row["path"], remedy) for row in rows]
 
 
 def training(run: Path) -> str:

@@ -26,7 +26,8 @@ HyperParameters = dict[str, Any]
 class MethodChoice(Frozen):
     """A method's `name` in the catalog, or its components, or a `file` that defines METHOD; and hyper-parameters.
 
-    Components next to a name or a file take the slots in which the method has FedAvg's.
+    Components next to a name or a file take the slots in which the method has FedAvg's. FedAvg's component in another
+    slot (none, average, cross_entropy) takes the method's own out.
     """
 
     name: str | None = Field(default=None, description="a method of the catalog")
